@@ -1,0 +1,1 @@
+"""Tables in, frozen findings out: no printing, no files written, no clock read."""

@@ -1,0 +1,1 @@
+"""Words and pictures from findings; computes nothing."""

@@ -1,0 +1,1 @@
+"""A small simulator of the cluster, fitted from a measured table."""

@@ -1,0 +1,1 @@
+"""Read-only samplers, each measuring its own cost."""
