@@ -37,7 +37,9 @@ class Warn(StrEnum):
     NOT_STREAMED = "not_streamed"  # one JSON body although a stream was asked for
     TOKENS_PER_EVENT = "tokens_per_event_not_1"  # gaps are not inter-token latencies
     LAST_EVENT_UNTERMINATED = "last_event_unterminated"  # the last event lacked its blank line at a clean end
-    USAGE_CONTRADICTS = "usage_contradicts"  # usage is not believable (less than the events seen, negative, …)
+    USAGE_CONTRADICTS = (
+        "usage_contradicts"  # usage is not believable (less than the events seen, negative, …)
+    )
     RECONNECTED = "reconnected"  # the kept-alive connection had been closed; sent once more on a new one
     SENT_LATE = "sent_late"  # open loop: sent well after it was due
 
@@ -60,31 +62,83 @@ class TokenSource(StrEnum):
 
 METRICS: dict[str, tuple[str, str, str]] = {
     # key: (label, unit, definition shown on hover and in docs/metrics.md)
-    "ttft": ("TTFT", "ms", "Time to first token: from the moment a request was sent (closed loop) or due "
-             "(open loop) to its first event that carries a token, reasoning and tool calls included."),
+    "ttft": (
+        "TTFT",
+        "ms",
+        "Time to first token: from the moment a request was sent (closed loop) or due "
+        "(open loop) to its first event that carries a token, reasoning and tool calls included.",
+    ),
     "ttft_content": ("TTFT-content", "ms", "As TTFT, but reasoning and tool calls do not count."),
-    "tpot": ("TPOT", "ms", "Time per output token of one request: (last token time − first token time) / (N − 1). "
-             "Where the first event is known to have carried k > 1 tokens the divisor is N − k, and that is said."),
-    "gap": ("Gap", "ms", "Time between successive token-bearing events of one stream. An inter-token latency only "
-            "where every event carries one token."),
-    "gap_time": ("Gap, by time", "ms", "The gap length below which half, 90 %, 99 % of decode time was spent. "
-                 "A rare long stall is visible here and not in percentiles by count."),
+    "tpot": (
+        "TPOT",
+        "ms",
+        "Time per output token of one request: (last token time − first token time) / (N − 1). "
+        "Where the first event is known to have carried k > 1 tokens the divisor is N − k, and that is said.",
+    ),
+    "gap": (
+        "Gap",
+        "ms",
+        "Time between successive token-bearing events of one stream. An inter-token latency only "
+        "where every event carries one token.",
+    ),
+    "gap_time": (
+        "Gap, by time",
+        "ms",
+        "The gap length below which half, 90 %, 99 % of decode time was spent. "
+        "A rare long stall is visible here and not in percentiles by count.",
+    ),
     "e2e": ("E2E", "ms", "From sent (closed loop) or due (open loop) to the end of the answer."),
-    "base_gap": ("Base gap", "ms", "Low mode of the rung's gaps on a log scale: what a step takes when nothing is in its way."),
-    "interference": ("Interference", "share of decode time", "1 − TPOT of decode alone at an equal number of decoding "
-                     "streams / TPOT of the rung; where no decode-only ladder exists, the rung's own base gap stands in."),
+    "base_gap": (
+        "Base gap",
+        "ms",
+        "Low mode of the rung's gaps on a log scale: what a step takes when nothing is in its way.",
+    ),
+    "interference": (
+        "Interference",
+        "share of decode time",
+        "1 − TPOT of decode alone at an equal number of decoding "
+        "streams / TPOT of the rung; where no decode-only ladder exists, the rung's own base gap stands in.",
+    ),
     "stall": ("Stall", "count", "A gap longer than three times the base gap."),
-    "pause": ("Pause", "", "An interval in which the streams that tick together are stalled together, at least three of them."),
-    "window": ("Steady window", "s", "From the moment every slot has finished one request until the number in flight "
-               "falls below 90 % of the target. Throughput and gaps are counted by arrival inside it."),
-    "whole_rung": ("Whole rung", "", "First sent to last end, ramp and drain included: what other tools report."),
+    "pause": (
+        "Pause",
+        "",
+        "An interval in which the streams that tick together are stalled together, at least three of them.",
+    ),
+    "window": (
+        "Steady window",
+        "s",
+        "From the moment every slot has finished one request until the number in flight "
+        "falls below 90 % of the target. Throughput and gaps are counted by arrival inside it.",
+    ),
+    "whole_rung": (
+        "Whole rung",
+        "",
+        "First sent to last end, ramp and drain included: what other tools report.",
+    ),
     "per_user": ("Per user", "tok/s", "1000 / mean TPOT in ms."),
     "per_gpu": ("Per GPU", "tok/s", "Throughput / number of GPUs, where that number was given."),
     "gain": ("Gain", "×", "Throughput over that of the rung before."),
-    "efficiency": ("Efficiency", "", "Throughput ratio / concurrency ratio against the first rung of the ladder."),
-    "goodput": ("Goodput", "req/s", "Successful requests per second that kept every limit given with --goodput."),
+    "efficiency": (
+        "Efficiency",
+        "",
+        "Throughput ratio / concurrency ratio against the first rung of the ladder.",
+    ),
+    "goodput": (
+        "Goodput",
+        "req/s",
+        "Successful requests per second that kept every limit given with --goodput.",
+    ),
     "knee": ("Knee", "concurrency", "Smallest rung at 95 % of the ceiling or more."),
-    "ceiling": ("Ceiling", "tok/s", "Where throughput stops rising: 'not reached', 'plateau' or 'retrograde'."),
-    "little": ("Little's law", "", "Concurrency = request rate × (TTFT + (N − 1) × TPOT): holds for every true rung."),
+    "ceiling": (
+        "Ceiling",
+        "tok/s",
+        "Where throughput stops rising: 'not reached', 'plateau' or 'retrograde'.",
+    ),
+    "little": (
+        "Little's law",
+        "",
+        "Concurrency = request rate × (TTFT + (N − 1) × TPOT): holds for every true rung.",
+    ),
     "lag": ("Client lag", "ms", "How late the load generator's own event loop woke."),
 }

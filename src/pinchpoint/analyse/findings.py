@@ -68,7 +68,9 @@ class Interference(msgspec.Struct, frozen=True):
     base_gap_ms: float | None = None
     share_of_decode: float | None = None
     share_of_e2e: float | None = None
-    base_vs_decode_only: float | None = None  # base gap / decode-only TPOT at an equal number of decoding streams
+    base_vs_decode_only: float | None = (
+        None  # base gap / decode-only TPOT at an equal number of decoding streams
+    )
     reading: str | None = None  # "normal, then stopped" | "slower throughout" | …
     own_base_share: float | None = None  # the own-base form, always, beside the other
     decoding_streams: float | None = None  # mean number of streams decoding in the window
@@ -153,7 +155,9 @@ class RungReading(msgspec.Struct, frozen=True, kw_only=True):
     tok_s_per_gpu: float | None = None
     gain: float | None = None
     efficiency: float | None = None
-    little: float | None = None  # request_s × (TTFT + (N−1) × TPOT) / concurrency; 1 where the rung agrees with itself
+    little: float | None = (
+        None  # request_s × (TTFT + (N−1) × TPOT) / concurrency; 1 where the rung agrees with itself
+    )
     whole_rung: WholeRung | None = None
     ttft_ms: Stats | None = None
     ttft_content_ms: Stats | None = None

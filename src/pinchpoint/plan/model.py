@@ -154,4 +154,6 @@ class Rung(msgspec.Struct, frozen=True):
     def label(self) -> str:
         """``mixed 4096/512 c32`` or ``mixed 4096/512 2.5/s``."""
         level = f"c{self.concurrency}" if self.rate is None else f"{self.rate:g}/s"
-        return f"{self.profile.name} {self.profile.shape} {level}" + (f" #{self.repeat + 1}" if self.repeat else "")
+        return f"{self.profile.name} {self.profile.shape} {level}" + (
+            f" #{self.repeat + 1}" if self.repeat else ""
+        )

@@ -1,0 +1,264 @@
+"""The run folder: valid at every instant, opened by anything that reads Parquet.
+
+A rung is finished when ``marks.parquet`` has its closing row; files of other rungs are leftovers of a run
+that was killed, and no reader sees them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import msgspec
+import numpy as np
+
+from pinchpoint.errors import RecordError
+from pinchpoint.plan.model import Plan, Rung
+from pinchpoint.record.files import NULL, TABLES, write_bytes, write_parquet, write_table
+from pinchpoint.record.tables import MARKS, SCHEMA_VERSION
+from pinchpoint.vocab import Stage
+
+__all__ = ["NULL", "Mark", "RunFolder", "stem", "write_table"]
+
+_STEM = re.compile(r"r(\d{4,})-.*\.parquet")
+_REDACTED = "(not recorded)"
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|cookie|credential", re.IGNORECASE)
+
+
+def stem(rung: int, worker: int, part: int | None = None) -> str:
+    """File stem of one worker's rows of one rung: ``r0003-w0`` or ``r0003-w0-p2``."""
+    return f"r{rung:04d}-w{worker}" + ("" if part is None else f"-p{part}")
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """One row of ``marks``: where a stage of a rung began and ended, ns."""
+
+    rung: int
+    profile: str
+    isl: int
+    osl: int
+    concurrency: int | None
+    rate: float | None
+    repeat: int
+    why: str
+    stage: str
+    start_ns: int
+    end_ns: int
+    note: str = ""
+
+    @classmethod
+    def of(cls, rung: Rung, stage: Stage, start_ns: int, end_ns: int, note: str = "") -> Mark:
+        """The mark of one stage of ``rung``."""
+        profile = rung.profile
+        return cls(rung.index, profile.name, profile.isl, profile.osl, rung.concurrency, rung.rate, rung.repeat,
+                   rung.why, stage.value, start_ns, end_ns, note)  # fmt: skip
+
+
+class RunFolder:
+    """One run on disk. Use as a context manager, or call :meth:`close`."""
+
+    def __init__(self, path: Path, plan: Plan, facts: dict[str, Any], marks: list[Mark]) -> None:
+        self.path = path
+        self.plan = plan
+        self.facts = facts
+        self._marks = marks
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    @classmethod
+    def create(cls, path: Path, plan: Plan, facts: Mapping[str, Any]) -> RunFolder:
+        """Make a new run folder.
+
+        Raises:
+            RecordError: it holds a run already, or cannot be written.
+        """
+        if (path / "plan.json").exists():
+            raise RecordError(
+                f"{path} holds a run already; go on with it by --resume {path}, or name another --output-dir"
+            )
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for table in ("requests", "arrivals", "samples"):
+                (path / table).mkdir(exist_ok=True)
+        except OSError as failure:
+            raise RecordError(
+                f"cannot make the run folder {path}: {failure}; name another --output-dir"
+            ) from failure
+        folder = cls(path, plan, {"schema": SCHEMA_VERSION, **facts}, [])
+        folder.write_json("facts.json", folder.facts)
+        folder._write_marks()
+        # Last, for a folder with a plan is a run folder.
+        folder.write_json("plan.json", redacted(plan))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """Open a run folder, finished or not.
+
+        Raises:
+            RecordError: not a run folder, written by a newer pinchpoint, or damaged.
+        """
+        path = Path(path)
+        try:
+            facts = msgspec.json.decode((path / "facts.json").read_bytes(), type=dict[str, Any])
+            plan = msgspec.json.decode((path / "plan.json").read_bytes(), type=Plan)
+        except FileNotFoundError as failure:
+            raise RecordError(
+                f"{path} is no run folder: it has no {Path(failure.filename).name}"
+            ) from failure
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as failure:
+            raise RecordError(f"{path}: plan.json or facts.json cannot be read: {failure}") from failure
+        schema = facts.get("schema")
+        if schema != SCHEMA_VERSION:
+            raise RecordError(
+                f"{path} has schema {schema!r}, this pinchpoint reads {SCHEMA_VERSION}; "
+                "read it with the version named under facts.json: versions"
+            )
+        return cls(path, plan, facts, _read_marks(path / "marks.parquet"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database connection. The folder itself needs no closing."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write ``name`` whole, indented. NaN and infinity become null."""
+        write_bytes(self.path / name, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+
+    def update_facts(self, **more: Any) -> None:
+        """Add to ``facts.json``."""
+        self.facts = {**self.facts, **more}
+        self.write_json("facts.json", self.facts)
+
+    def write_table(self, table: str, stem: str, columns: Mapping[str, Any]) -> None:
+        """See :func:`pinchpoint.record.files.write_table`."""
+        write_table(self.path, table, stem, columns)
+
+    def close_rung(self, marks: Iterable[Mark]) -> None:
+        """Add the marks of a rung whose files are all written: from here on it is part of the run."""
+        added = list(marks)
+        if not any(mark.stage == Stage.RUNG for mark in added):
+            raise ValueError("a rung is closed by a mark of stage 'rung'")
+        self._marks = [*self._marks, *added]
+        self._write_marks()
+        self.close()  # the views name the files that were there
+
+    def sweep(self) -> list[str]:
+        """Remove files of rungs that were never closed, and half-written ones; returns their names."""
+        gone = []
+        closed = self.closed()
+        for path in sorted(self.path.glob("*/*")) + sorted(self.path.glob(".*.unfinished")):
+            match = _STEM.fullmatch(path.name)
+            if path.name.endswith(".unfinished") or (match and int(match[1]) not in closed):
+                path.unlink(missing_ok=True)
+                gone.append(str(path.relative_to(self.path)))
+        return gone
+
+    def _write_marks(self) -> None:
+        rows = [msgspec.structs.asdict(mark) for mark in self._marks]
+        write_parquet(
+            self.path / "marks.parquet", MARKS, {name: [row[name] for row in rows] for name in MARKS}
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def marks(self) -> list[Mark]:
+        """All marks, in the order the rungs were closed."""
+        return list(self._marks)
+
+    def closed(self) -> set[int]:
+        """Indices of the rungs that are part of the run."""
+        return {mark.rung for mark in self._marks if mark.stage == Stage.RUNG}
+
+    def files(self, table: str) -> list[Path]:
+        """The table's files that belong to closed rungs (or to no rung: samplers that span the run)."""
+        closed = self.closed()
+        found = []
+        for path in sorted((self.path / table).glob("*.parquet")):
+            match = _STEM.fullmatch(path.name)
+            if not path.name.startswith(".") and (match is None or int(match[1]) in closed):
+                found.append(path)
+        return found
+
+    def columns(self, sql: str, parameters: Iterable[Any] = ()) -> dict[str, np.ndarray]:
+        """Answer a query over the views ``requests``, ``arrivals``, ``samples``, ``ports`` and ``marks``.
+
+        Returns column name → array; a column with NULLs comes as ``numpy.ma.MaskedArray``.
+
+        Raises:
+            RecordError: a file of the run is damaged.
+        """
+        try:
+            return self._connect().execute(sql, list(parameters)).fetchnumpy()
+        except duckdb.Error as failure:
+            raise RecordError(f"{self.path}: {failure}") from failure
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            self._connection = duckdb.connect()
+            for table, types in TABLES.items():
+                self._view(table, types, self.files(table))
+            self._view("marks", MARKS, [self.path / "marks.parquet"])
+        return self._connection
+
+    def _view(self, name: str, types: Mapping[str, str], files: list[Path]) -> None:
+        assert self._connection is not None
+        select = ", ".join(f'CAST("{column}" AS {kind}) AS "{column}"' for column, kind in types.items())
+        if files:
+            listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+            origin = f"read_parquet([{listed}])"
+        else:
+            empty = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in types.items())
+            origin = f"(SELECT {empty} WHERE false)"
+        self._connection.execute(f'CREATE VIEW "{name}" AS SELECT {select} FROM {origin}')
+
+    def free_bytes(self) -> int:
+        """Space left on the folder's disk."""
+        return shutil.disk_usage(self.path).free
+
+
+def redacted(plan: Plan) -> Plan:
+    """The plan as it may be written: header values and secret-looking body fields only as references."""
+    endpoint = plan.endpoint
+    headers = {
+        name: value if value.startswith(("env:", "file:")) else _REDACTED
+        for name, value in endpoint.headers.items()
+    }
+    return msgspec.structs.replace(
+        plan,
+        endpoint=msgspec.structs.replace(endpoint, headers=headers, extra_body=_scrub(endpoint.extra_body)),
+    )
+
+
+def _scrub(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _REDACTED if _SECRET_NAME.search(str(key)) and isinstance(inner, str) else _scrub(inner)
+            for key, inner in value.items()
+        }
+    return [_scrub(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _read_marks(path: Path) -> list[Mark]:
+    try:
+        with duckdb.connect(config={"threads": 1}) as connection:
+            names = ", ".join(f'"{name}"' for name in MARKS)
+            rows = connection.execute(f"SELECT {names} FROM read_parquet(?)", [str(path)]).fetchall()
+        return [msgspec.convert(dict(zip(MARKS, row, strict=True)), Mark) for row in rows]
+    except (duckdb.Error, msgspec.ValidationError) as failure:
+        raise RecordError(f"{path} cannot be read: {failure}") from failure

@@ -1,0 +1,98 @@
+"""The run folder keeps what was closed, shows nothing else, and types do not depend on the data."""
+
+import duckdb
+import numpy as np
+import pytest
+
+from pinchpoint.errors import RecordError
+from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
+from pinchpoint.record.files import NULL
+from pinchpoint.record.folder import Mark, RunFolder, stem
+from pinchpoint.record.tables import ARRIVALS, REQUESTS
+from pinchpoint.vocab import Stage
+
+RUNG = Rung(0, Profile("mixed", 100, 10), 4, requests=8)
+
+
+def close(folder, rung=RUNG):
+    folder.close_rung([Mark.of(rung, Stage.STEADY, 5, 9), Mark.of(rung, Stage.RUNG, 1, 10)])
+
+
+def arrivals(n, tokens=1):
+    return {
+        "request_id": np.arange(n),
+        "t_ns": np.arange(n) * 7,
+        "tokens": np.full(n, tokens),
+        "bytes": np.full(n, 200),
+    }
+
+
+def test_only_closed_rungs_are_seen(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", Plan(), {})
+    folder.write_table("arrivals", stem(0, 0), arrivals(5))
+    folder.write_table("arrivals", stem(1, 0), arrivals(7))
+    close(folder)
+    with RunFolder.open(tmp_path / "run") as again:
+        assert again.columns("select count(*) as n from arrivals")["n"].tolist() == [5]
+        assert again.closed() == {0}
+        assert again.marks()[0] == Mark(0, "mixed", 100, 10, 4, None, 0, "ladder", "steady", 5, 9, "")
+        assert again.sweep() == ["arrivals/r0001-w0.parquet"]
+
+
+def test_types_are_declared_even_when_all_values_are_missing(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", Plan(), {})
+    folder.write_table("requests", stem(0, 0), {"request_id": [1], "error_message": [None], "ok": [True]})
+    folder.write_table(
+        "requests", stem(0, 1), {"request_id": [2], "error_message": ["x"], "cached_tokens": [3]}
+    )
+    folder.write_table("arrivals", stem(0, 0), arrivals(2, tokens=NULL))
+    for table, types in (("requests", REQUESTS), ("arrivals", ARRIVALS)):
+        for path in (tmp_path / "run" / table).glob("*.parquet"):
+            found = duckdb.sql(f"describe select * from '{path}'").fetchall()
+            assert {row[0]: row[1] for row in found} == types
+    close(folder)
+    got = folder.columns("select tokens from arrivals")["tokens"]
+    assert np.ma.getmaskarray(got).tolist() == [True, True]
+
+
+def test_an_unsigned_counter_keeps_all_its_bits(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", Plan(), {})
+    folder.write_table("samples", "snmp", {"t_ns": [1], "raw": np.array([2**64 - 1], dtype=np.uint64)})
+    assert folder.columns("select raw from samples")["raw"].tolist() == [2**64 - 1]
+
+
+def test_a_second_run_does_not_overwrite_the_first(tmp_path):
+    RunFolder.create(tmp_path / "run", Plan(), {})
+    with pytest.raises(RecordError, match="--resume"):
+        RunFolder.create(tmp_path / "run", Plan(), {})
+
+
+def test_what_is_no_run_folder_says_so(tmp_path):
+    with pytest.raises(RecordError, match="no run folder"):
+        RunFolder.open(tmp_path)
+    folder = RunFolder.create(tmp_path / "run", Plan(), {})
+    folder.update_facts(schema=99)
+    with pytest.raises(RecordError, match="schema 99"):
+        RunFolder.open(tmp_path / "run")
+
+
+def test_literal_header_values_are_not_written(tmp_path):
+    plan = Plan(
+        endpoint=Endpoint(
+            headers={"Authorization": "Bearer sk-geheim", "X-A": "env:A"},
+            extra_body={"api_key": "sk-geheim", "top_p": 1},
+        )
+    )
+    RunFolder.create(tmp_path / "run", plan, {})
+    text = (tmp_path / "run" / "plan.json").read_text()
+    assert "geheim" not in text
+    assert "env:A" in text
+    assert RunFolder.open(tmp_path / "run").plan.endpoint.extra_body["top_p"] == 1
+
+
+def test_a_refused_write_leaves_no_trace_and_names_the_way_out(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", Plan(), {})
+    (tmp_path / "run" / "arrivals" / f"{stem(0, 0)}.parquet").mkdir()
+    with pytest.raises(RecordError, match="--resume"):
+        folder.write_table("arrivals", stem(0, 0), arrivals(1))
+    assert not list((tmp_path / "run" / "arrivals").glob(".*"))
