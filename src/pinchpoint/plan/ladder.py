@@ -1,0 +1,260 @@
+"""Which rung comes next: pure, from the plan and what was seen so far.
+
+Per profile, in this order: the listed rungs (or, with ``auto``, a rung at 1, then a climb that doubles until two
+rungs in a row added nothing); then the bracket of the knee is halved, then that of the onset of interference; a
+fall is measured again together with its neighbour, the falling one first. Under a budget the rungs are taken in the
+order of what they tell, and those that no longer fit are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from pinchpoint.plan.model import Plan, Profile, Rung
+
+__all__ = ["Seen", "auto_levels", "estimate_s", "first_rungs", "next_rung", "trimmed"]
+
+RISE = 1.05  # a rung that adds less than this over the best before it added nothing
+FALL = 0.97  # below this share of the best it may be a fall
+NEAR_CEILING = 0.95  # the knee is the smallest rung at this share of the ceiling
+ONSET = 0.05  # interference begins where this share of decode time is lost
+FINE = 1.3  # a bracket narrower than this ratio is not halved further
+MOST_HALVINGS = 3
+AUTO_START = (1, 4, 8)
+
+# What a plan assumes of an endpoint nobody has measured yet.
+ASSUMED_PREFILL_TOK_S = 10_000.0
+ASSUMED_TPOT_S = 0.03
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What the ladder needs to know of a rung that was driven."""
+
+    rung: Rung
+    rate: float | None  # tokens/s of the phase, steady window; None: the rung gave no rate
+    interference: float | None = None  # share of decode time
+    took_s: float | None = None
+
+
+def next_rung(plan: Plan, seen: Sequence[Seen], left_s: float | None = None) -> Rung | None:
+    """The next rung, or None when the plan is done or nothing fits into ``left_s`` seconds."""
+    for rung in _candidates(plan, seen):
+        if left_s is None or not seen or estimate_s(rung, seen) <= left_s:
+            return msgspec.structs.replace(rung, index=1 + max((s.rung.index for s in seen), default=-1))
+    return None
+
+
+def first_rungs(plan: Plan) -> list[Rung]:
+    """The rungs that are certain before anything was seen, in the order they would be driven."""
+    rungs = [_rung(plan, profile, level) for profile in plan.profiles for level in _levels(plan)]
+    if plan.arrivals.pattern == "trace":
+        return [_trace_rung(plan)]
+    rungs = [msgspec.structs.replace(rung, repeat=run) for run in range(plan.load.num_runs) for rung in rungs]
+    return _by_value(plan, rungs) if plan.limits.budget_s else rungs
+
+
+def trimmed(plan: Plan, seen: Sequence[Seen]) -> list[Rung]:
+    """The certain rungs that were not driven: what a budget cost."""
+    return [rung for rung in first_rungs(plan) if not _done(rung, seen)]
+
+
+def auto_levels(most: int) -> list[int]:
+    """The climb of ``--concurrency auto``: 1, 4, 8, then doubling."""
+    levels = [level for level in AUTO_START if level <= most]
+    while levels and levels[-1] * 2 <= most:
+        levels.append(levels[-1] * 2)
+    return levels
+
+
+def estimate_s(rung: Rung, seen: Sequence[Seen] = ()) -> float:
+    """How long a rung should take, s: scaled from the nearest rung of its profile, else from assumed speeds."""
+    if rung.duration_s is not None:
+        return rung.duration_s * 1.3
+    alike = [s for s in seen if s.rung.profile == rung.profile and s.took_s and s.rung.rate == rung.rate]
+    slots = rung.concurrency or 1
+    if alike and rung.concurrency:
+        near = min(alike, key=lambda s: abs(math.log((s.rung.concurrency or 1) / slots)))
+        # A closed loop's requests per slot are constant, so a rung lasts as long as a request does;
+        # between constant (decode below its ceiling) and proportional (at a ceiling), take proportional upwards.
+        grown = max(1.0, slots / (near.rung.concurrency or 1))
+        return (near.took_s or 0.0) * grown
+    requests = (rung.requests or 0) + rung.warmup
+    if rung.rate is not None:
+        return requests / rung.rate
+    prefill = requests * rung.profile.isl / ASSUMED_PREFILL_TOK_S
+    decode = requests / slots * rung.profile.osl * ASSUMED_TPOT_S
+    return prefill + decode
+
+
+# -- candidates, best first -------------------------------------------------------------------------------------
+
+
+def _candidates(plan: Plan, seen: Sequence[Seen]) -> list[Rung]:
+    if plan.auto:
+        found: list[Rung] = []
+        for profile in plan.profiles:
+            found += _climb(plan, profile, [s for s in seen if s.rung.profile == profile])
+        return found
+    certain = [rung for rung in first_rungs(plan) if not _done(rung, seen)]
+    if certain or plan.arrivals.pattern != "closed":
+        return certain
+    return [rung for profile in plan.profiles for rung in _confirm(plan, profile, seen)]
+
+
+def _climb(plan: Plan, profile: Profile, seen: Sequence[Seen]) -> list[Rung]:
+    climbed = {s.rung.concurrency: s for s in seen if s.rung.why in ("unloaded", "climb")}
+    levels = auto_levels(plan.limits.auto_max_concurrency)
+    for level in levels:
+        if level not in climbed:
+            return [_rung(plan, profile, level, why="unloaded" if level == 1 else "climb")]
+        if _settled([climbed[below] for below in levels if below <= level]):
+            break
+    halved = sum(s.rung.why in ("knee", "onset") for s in seen)
+    curve = _curve(seen)
+    why_and_level = [("knee", _knee_gap(curve)), ("onset", _onset_gap(profile, seen))]
+    if halved < 2 * MOST_HALVINGS:
+        for why, middle in why_and_level:
+            if middle is not None and sum(s.rung.why == why for s in seen) < MOST_HALVINGS:
+                return [_rung(plan, profile, middle, why=why)]
+    return _confirm(plan, profile, seen)
+
+
+def _settled(rungs: Sequence[Seen]) -> bool:
+    """Two further rungs in a row that did not raise the best by 5 %."""
+    if len(rungs) < 3:
+        return False
+    best_before = max((s.rate or 0.0) for s in rungs[:-2])
+    return all((s.rate or 0.0) < best_before * RISE for s in rungs[-2:])
+
+
+def _curve(seen: Sequence[Seen]) -> list[tuple[int, float]]:
+    """(concurrency, mean rate over repeats), ascending."""
+    rates: dict[int, list[float]] = {}
+    for s in seen:
+        if s.rate is not None and s.rung.concurrency:
+            rates.setdefault(s.rung.concurrency, []).append(s.rate)
+    return [(level, sum(found) / len(found)) for level, found in sorted(rates.items())]
+
+
+def _knee_gap(curve: Sequence[tuple[int, float]]) -> int | None:
+    ceiling = max((rate for _, rate in curve), default=0.0)
+    above = next((level for level, rate in curve if rate >= NEAR_CEILING * ceiling), None)
+    return None if above is None else _between(curve, above)
+
+
+def _onset_gap(profile: Profile, seen: Sequence[Seen]) -> int | None:
+    if profile.kind != "mixed":
+        return None
+    shares = sorted((s.rung.concurrency or 0, s.interference) for s in seen if s.interference is not None)
+    above = next((level for level, lost in shares if lost is not None and lost >= ONSET), None)
+    return None if above is None else _between(shares, above)
+
+
+def _between(curve: Sequence[tuple[int, float | None]], above: int) -> int | None:
+    """Geometric middle of the bracket below ``above``; None when it is fine enough."""
+    below = max((level for level, _ in curve if level < above), default=0)
+    if below == 0 or above / below < FINE:
+        return None
+    middle = round(math.sqrt(above * below))
+    return middle if below < middle < above else None
+
+
+def _confirm(plan: Plan, profile: Profile, seen: Sequence[Seen]) -> list[Rung]:
+    """A falling rung and the one before it once more, the falling one first: a fall that follows the order of
+    measurement (heat, a filling disk) shows itself."""
+    mine = [s for s in seen if s.rung.profile == profile]
+    curve = _curve(mine)
+    best = max((rate for _, rate in curve), default=0.0)
+    top = next((i for i, (_, rate) in enumerate(curve) if rate == best), 0)
+    falling = next((i for i in range(top + 1, len(curve)) if curve[i][1] < FALL * best), None)
+    if falling is None:
+        return []
+    wanted = [curve[falling][0], curve[falling - 1][0]]
+    done = [s.rung.concurrency for s in mine if s.rung.why == "confirm"]
+    if len(done) >= len(wanted):
+        return []
+    level = (
+        wanted[len(done)]
+        if not done or done[0] == wanted[0]
+        else next((w for w in wanted if w not in done), None)
+    )
+    if level is None:
+        return []
+    repeat = 1 + max(s.rung.repeat for s in mine if s.rung.concurrency == level)
+    return [_rung(plan, profile, level, why="confirm", repeat=repeat)]
+
+
+# -- rungs ------------------------------------------------------------------------------------------------------
+
+
+def _levels(plan: Plan) -> Sequence[int | float]:
+    if plan.arrivals.rates:
+        return plan.arrivals.rates
+    return auto_levels(plan.limits.auto_max_concurrency)[: len(AUTO_START)] if plan.auto else plan.concurrency
+
+
+def _rung(plan: Plan, profile: Profile, level: int | float, why: str = "ladder", repeat: int = 0) -> Rung:
+    load = plan.load
+    requests = None if load.duration_s is not None else load.request_count
+    if plan.arrivals.rates:
+        rate = float(level)
+        warmup = max(1, round(rate)) if load.warmup_request_count is None else load.warmup_request_count
+        if requests is None and load.duration_s is None:
+            requests = max(20, round(30 * rate))
+        cap = plan.arrivals.max_in_flight
+        return Rung(0, profile, cap, rate, requests, load.duration_s, warmup, repeat, why)
+    slots = int(level)
+    if requests is None and load.duration_s is None:
+        requests = max(load.requests_per_slot * slots, MIN_REQUESTS_AT_ONE if slots == 1 else 0)
+    warmup = slots if load.warmup_request_count is None else load.warmup_request_count
+    return Rung(0, profile, slots, None, requests, load.duration_s, warmup, repeat, why)
+
+
+MIN_REQUESTS_AT_ONE = 6  # a rung at 1 gives the unloaded time: four requests would be thin
+
+
+def _trace_rung(plan: Plan) -> Rung:
+    cap = plan.arrivals.max_in_flight
+    return Rung(
+        0, Profile("trace", 1, 1), cap, 0.0, None, None, plan.load.warmup_request_count or 0, 0, "trace"
+    )
+
+
+def _done(rung: Rung, seen: Sequence[Seen]) -> bool:
+    return any(
+        s.rung.profile == rung.profile
+        and s.rung.concurrency == rung.concurrency
+        and s.rung.rate == rung.rate
+        and s.rung.repeat == rung.repeat
+        for s in seen
+    )
+
+
+def _by_value(plan: Plan, rungs: Sequence[Rung]) -> list[Rung]:
+    """Ends of each ladder first, then the middles: any prefix of the order still spans the question. The mixed
+    profile goes first within a round, for it shows what binds; repeats go last."""
+    levels = list(_levels(plan))
+    rounds = {level: order for order, level in enumerate(_spread(levels))}
+    phases = {"mixed": 0, "decode": 1, "prefill": 2}
+
+    def value(rung: Rung) -> tuple[int, int, int]:
+        level = rung.concurrency if rung.rate is None else rung.rate
+        return (rung.repeat, rounds.get(level or 0, len(rounds)), phases[rung.profile.kind])
+
+    return sorted(rungs, key=value)
+
+
+def _spread(levels: Sequence[int | float]) -> list[int | float]:
+    """Middle, first, last, then the middles of what is left between them."""
+    if len(levels) <= 2:
+        return list(levels)
+    order = [len(levels) // 2, 0, len(levels) - 1]
+    while len(order) < len(levels):
+        taken = sorted(order)
+        gaps = [(b - a, (a + b) // 2) for a, b in itertools.pairwise(taken) if b - a > 1]
+        order.append(max(gaps)[1])
+    return [levels[i] for i in order]

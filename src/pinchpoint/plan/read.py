@@ -1,0 +1,219 @@
+"""One plan from one file, ``key=value`` overrides and flags; later ones win, then it is frozen.
+
+A plan file (TOML, YAML or JSON) uses the names of the flags, with ``_`` or ``-``::
+
+    url = "http://127.0.0.1:8000"
+    model = "M"
+    concurrency = [8, 16, 32]          # or "auto"
+    profile = { chatty = "900/250" }
+    goodput = { ttft = 500, tpot = 30 }
+
+``plan.json`` of a run folder is read back through :class:`~pinchpoint.plan.model.Plan` itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from pinchpoint.errors import PlanError
+from pinchpoint.plan import values
+from pinchpoint.plan.model import DEFAULT_LADDER, DEFAULT_PROFILES, Plan, Profile
+
+__all__ = ["FIELDS", "read_plan"]
+
+# The flag's name → where it lives in the plan, and how its value is read. The registry is this dictionary.
+FIELDS: dict[str, tuple[str, values.Reader]] = {
+    "url": ("endpoint.urls", values.words),
+    "model": ("endpoint.model", values.text),
+    "endpoint_type": ("endpoint.api", values.choice("auto", "chat", "completions")),
+    "api_key": ("endpoint.api_key", values.secret_reference),
+    "header": ("endpoint.headers", values.headers),
+    "extra_body": ("endpoint.extra_body", values.json_object),
+    "insecure": ("endpoint.verify", values.negated),
+    "ca_file": ("endpoint.ca_file", values.readable_file),
+    "client_cert": ("endpoint.client_cert", values.readable_file),
+    "connect_timeout": ("endpoint.connect_timeout_s", values.seconds),
+    "idle_timeout": ("endpoint.idle_timeout_s", values.seconds),
+    "concurrency": ("concurrency", values.concurrency),
+    "request_rate": ("arrivals.rates", values.positive_numbers),
+    "arrival_pattern": ("arrivals.pattern", values.choice("constant", "poisson", "gamma", "burst")),
+    "burstiness": ("arrivals.burstiness", values.positive),
+    "burst_size": ("arrivals.burst_size", values.count),
+    "ramp": ("arrivals.ramp_s", values.seconds),
+    "trace": ("arrivals.trace", values.readable_file),
+    "trace_speed": ("arrivals.trace_speed", values.positive),
+    "max_in_flight": ("arrivals.max_in_flight", values.count),
+    "request_count": ("load.request_count", values.count),
+    "requests_per_slot": ("load.requests_per_slot", values.count),
+    "duration": ("load.duration_s", values.seconds),
+    "warmup_request_count": ("load.warmup_request_count", values.count_or_zero),
+    "no_stagger": ("load.stagger", values.negated),
+    "num_runs": ("load.num_runs", values.count),
+    "drain_limit": ("load.drain_limit_s", values.seconds),
+    "budget": ("limits.budget_s", values.seconds),
+    "max_requests": ("limits.max_requests", values.count),
+    "max_duration": ("limits.max_duration_s", values.seconds),
+    "max_error_share": ("limits.max_error_share", values.share),
+    "auto_max_concurrency": ("limits.auto_max_concurrency", values.count),
+    "goodput": ("goodput", values.goodput),
+    "watch": ("watch", values.words),
+    "watch_hz": ("watch_hz", values.positive),
+    "gpus": ("gpus", values.count),
+    "ranks": ("ranks", values.count),
+    "workers": ("workers", values.count),
+    "fleet": ("fleet", values.fleet),
+    "random_seed": ("seed", values.count_or_zero),
+    "skip_check": ("skip_check", values.flag),
+    "output_dir": ("output_dir", values.text),
+    "lang": ("lang", values.choice("en", "ko")),
+    "metadata": ("metadata", values.labels),
+    # Read together, below:
+    "profiles": ("profiles", values.words),
+    "profile": ("profiles", values.profiles),
+}
+
+
+def read_plan(
+    file: Path | None = None, overrides: Iterable[str] = (), flags: Mapping[str, Any] | None = None
+) -> Plan:
+    """Read a plan.
+
+    Args:
+        file: TOML, YAML or JSON; None for none.
+        overrides: ``key=value`` texts.
+        flags: flag name (underscores) → value as given; a value of None was not given.
+
+    Raises:
+        PlanError: names the key, what was found, and what to write instead.
+    """
+    given: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    layers = [
+        (str(file), _read_file(file) if file else {}),
+        ("override", dict(_split(text) for text in overrides)),
+        ("flag", {name: value for name, value in (flags or {}).items() if value is not None}),
+    ]
+    for where, layer in layers:
+        for key, value in layer.items():
+            name = _known(key, where)
+            given[name], origin[name] = value, where
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        path, reader = FIELDS[name]
+        if name not in ("profiles", "profile"):
+            try:
+                _put(fields, path, reader(value))
+            except PlanError as fault:
+                raise PlanError(f"{_spell(name, origin[name])}: {fault}") from None
+    fields["profiles"] = _profiles(given)
+    return _settle(fields, given)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        data = path.read_bytes()
+        match path.suffix.lower():
+            case ".toml":
+                found = tomllib.loads(data.decode())
+            case ".yaml" | ".yml":
+                found = yaml.safe_load(data)
+            case ".json":
+                found = msgspec.json.decode(data)
+            case other:
+                raise PlanError(
+                    f"{path}: a plan is .toml, .yaml or .json, not {other or 'a file without ending'}"
+                )
+    except OSError as failure:
+        raise PlanError(f"{path}: {failure.strerror}") from failure
+    except (
+        tomllib.TOMLDecodeError,
+        yaml.YAMLError,
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as failure:
+        raise PlanError(f"{path}: {failure}") from failure
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise PlanError(f"{path}: a plan is a table of keys, this is a {type(found).__name__}")
+    return {str(key): value for key, value in found.items()}
+
+
+def _split(text: str) -> tuple[str, Any]:
+    key, sign, value = text.partition("=")
+    if not sign or not key.strip():
+        raise PlanError(f"{text!r} is no override; write key=value, as in concurrency=8,16")
+    return key.strip(), value.strip()
+
+
+def _known(key: str, where: str) -> str:
+    name = key.strip().lstrip("-").replace("-", "_")
+    if name in FIELDS:
+        return name
+    near = difflib.get_close_matches(name, FIELDS, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(FIELDS))}"
+    raise PlanError(f"{where}: no such key {key!r}{hint}")
+
+
+def _spell(name: str, where: str) -> str:
+    return f"--{name.replace('_', '-')}" if where == "flag" else f"{where}: {name}"
+
+
+def _put(fields: dict[str, Any], path: str, value: Any) -> None:
+    *parents, leaf = path.split(".")
+    for parent in parents:
+        fields = fields.setdefault(parent, {})
+    fields[leaf] = value
+
+
+def _profiles(given: Mapping[str, Any]) -> tuple[Profile, ...]:
+    own = values.profiles(given["profile"]) if "profile" in given else ()
+    if "profiles" not in given:
+        return own or DEFAULT_PROFILES
+    known = {profile.name for profile in DEFAULT_PROFILES}
+    picked = list(own)
+    own_names = {profile.name for profile in own}
+    for name in values.words(given["profiles"]):
+        if name not in known | own_names:
+            raise PlanError(
+                f"--profiles: no profile {name!r}; there are {', '.join(sorted(known | own_names))}, "
+                "and --profile NAME=ISL/OSL makes your own"
+            )
+        if name not in own_names:
+            picked += [profile for profile in DEFAULT_PROFILES if profile.name == name]
+    return tuple(picked)
+
+
+def _settle(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
+    """Fill what follows from other keys, refuse what contradicts."""
+    levels = fields.pop("concurrency", DEFAULT_LADDER)
+    arrivals = fields.setdefault("arrivals", {})
+    if arrivals.get("trace"):
+        arrivals["pattern"] = "trace"
+        if arrivals.get("rates"):
+            raise PlanError("--trace brings its own arrival times; leave --request-rate out, or --trace")
+    elif arrivals.get("rates"):
+        arrivals.setdefault("pattern", "poisson")
+    elif "pattern" in arrivals:
+        raise PlanError(f"--arrival-pattern {arrivals['pattern']} needs --request-rate")
+    opened = arrivals.get("pattern", "closed") != "closed"
+    if opened and "concurrency" in given:
+        if levels == "auto" or len(levels) != 1:
+            raise PlanError(
+                "with --request-rate or --trace, --concurrency is the most in flight at once: give one number"
+            )
+        arrivals["max_in_flight"] = levels[0]
+    fields["auto"] = levels == "auto" and not opened
+    fields["concurrency"] = () if levels == "auto" or opened else tuple(levels)
+    try:
+        return msgspec.convert(fields, Plan)
+    except msgspec.ValidationError as failure:
+        raise PlanError(f"the plan does not hold together: {failure}") from failure

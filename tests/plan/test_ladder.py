@@ -1,0 +1,102 @@
+"""The ladder as a pure function: what was seen goes in, the next rung comes out."""
+
+import msgspec
+
+from pinchpoint.plan.ladder import Seen, auto_levels, estimate_s, first_rungs, next_rung
+from pinchpoint.plan.model import Arrivals, Limits, Load, Plan, Profile
+
+MIXED = Profile("mixed", 4096, 512)
+DECODE = Profile("decode", 128, 2048)
+
+
+def climb(plan, rate_at, share_at=lambda c: None, most=60):
+    """Drive a made-up cluster: throughput and interference as functions of concurrency."""
+    seen = []
+    while (rung := next_rung(plan, seen)) is not None:
+        assert len(seen) < most, "the ladder never ends"
+        assert rung.index == len(seen)
+        seen.append(Seen(rung, rate_at(rung.concurrency), share_at(rung.concurrency), took_s=10))
+    return seen
+
+
+def levels(seen, why=None):
+    return [s.rung.concurrency for s in seen if why is None or s.rung.why == why]
+
+
+def test_a_listed_ladder_is_driven_as_listed_profile_by_profile():
+    plan = Plan(profiles=(MIXED, DECODE), concurrency=(8, 16))
+    seen = climb(plan, lambda c: 100.0 * c)
+    assert [(s.rung.profile.name, s.rung.concurrency) for s in seen] == [
+        ("mixed", 8), ("mixed", 16), ("decode", 8), ("decode", 16),
+    ]  # fmt: skip
+    assert [s.rung.requests for s in seen] == [32, 64, 32, 64]
+    assert [s.rung.warmup for s in seen] == [8, 16, 8, 16]
+
+
+def test_a_fall_is_measured_again_in_swapped_order_with_its_neighbour():
+    rates = {8: 100.0, 16: 200.0, 32: 150.0}
+    seen = climb(Plan(profiles=(MIXED,), concurrency=(8, 16, 32)), rates.get)
+    assert levels(seen) == [8, 16, 32, 32, 16]
+    assert [s.rung.repeat for s in seen] == [0, 0, 0, 1, 1]
+    assert levels(seen, "confirm") == [32, 16]
+
+
+def test_noise_of_two_percent_is_no_fall():
+    rates = {8: 100.0, 16: 200.0, 32: 197.0}
+    assert levels(climb(Plan(profiles=(MIXED,), concurrency=(8, 16, 32)), rates.get)) == [8, 16, 32]
+
+
+def test_auto_stops_two_rungs_past_the_ceiling_and_halves_the_knee():
+    plan = Plan(profiles=(DECODE,), concurrency=(), auto=True)
+    seen = climb(plan, lambda c: 50.0 * min(c, 40))
+    assert levels(seen, "unloaded") == [1]
+    # 64 is the first at the ceiling of 2000; 128 and 256 add nothing.
+    assert levels(seen, "climb") == [4, 8, 16, 32, 64, 128, 256]
+    # 38 streams give 95 %: the bracket 32…64 becomes 32…45, then 38 (√(32·45)), then 32…38 is fine enough.
+    assert levels(seen, "knee") == [45, 38]
+
+
+def test_auto_halves_the_onset_of_interference_in_mixed_load():
+    plan = Plan(profiles=(MIXED,), concurrency=(), auto=True, limits=Limits(auto_max_concurrency=32))
+    seen = climb(plan, lambda c: 100.0 * c, lambda c: 0.16 if c >= 16 else 0.0)
+    assert levels(seen, "climb") == [4, 8, 16, 32]
+    assert levels(seen, "onset") == [11, 13]
+
+
+def test_auto_ends_at_its_limit():
+    plan = Plan(profiles=(DECODE,), concurrency=(), auto=True, limits=Limits(auto_max_concurrency=100))
+    assert max(levels(climb(plan, lambda c: 50.0 * c))) == 64
+    assert auto_levels(3) == [1, 2]
+
+
+def test_a_rung_without_a_rate_does_not_stop_the_ladder():
+    assert levels(climb(Plan(profiles=(MIXED,), concurrency=(8, 16)), lambda c: None)) == [8, 16]
+
+
+def test_a_budget_takes_the_middle_first_and_leaves_out_what_does_not_fit():
+    plan = Plan(profiles=(MIXED,), concurrency=(8, 16, 32, 64, 128), limits=Limits(budget_s=100))
+    assert [r.concurrency for r in first_rungs(plan)] == [32, 8, 128, 64, 16]
+    done = Seen(msgspec.structs.replace(first_rungs(plan)[0]), 1.0, took_s=50)
+    # 32 took 50 s: 128 should take 200 s, 64 100 s, 8 and 16 50 s each.
+    assert next_rung(plan, [done], left_s=60).concurrency == 8
+    assert next_rung(plan, [done], left_s=10) is None
+
+
+def test_an_open_loop_has_a_rung_per_rate():
+    plan = Plan(profiles=(MIXED,), arrivals=Arrivals("poisson", (1.0, 2.0)), load=Load(request_count=50))
+    assert [(r.rate, r.requests, r.concurrency) for r in first_rungs(plan)] == [
+        (1.0, 50, None),
+        (2.0, 50, None),
+    ]
+
+
+def test_repeats_are_driven_after_the_whole_ladder():
+    plan = Plan(profiles=(MIXED,), concurrency=(8, 16), load=Load(num_runs=2))
+    seen = climb(plan, lambda c: 100.0 * c)
+    assert [(s.rung.concurrency, s.rung.repeat) for s in seen] == [(8, 0), (16, 0), (8, 1), (16, 1)]
+
+
+def test_the_assumed_time_of_a_rung_is_prefill_plus_decode():
+    rung = first_rungs(Plan(profiles=(MIXED,), concurrency=(8,)))[0]
+    # 40 requests of 4096 tokens at 10,000 tok/s, and five rounds of 512 steps of 30 ms.
+    assert estimate_s(rung) == 40 * 4096 / 10_000 + 5 * 512 * 0.03

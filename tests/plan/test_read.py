@@ -1,0 +1,101 @@
+"""Plans from files, overrides and flags: later ones win; what is wrong is named together with the way out."""
+
+import pytest
+
+from pinchpoint.errors import PlanError
+from pinchpoint.plan.model import DEFAULT_PROFILES, Profile
+from pinchpoint.plan.read import read_plan
+
+
+def test_the_default_plan_is_the_documented_one():
+    plan = read_plan(flags={"url": ["http://h:8000"]})
+    assert plan.profiles == DEFAULT_PROFILES
+    assert plan.concurrency == (8, 16, 32, 64, 128)
+    assert plan.arrivals.pattern == "closed"
+    assert plan.limits.max_error_share == 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("p.toml", 'url="http://h"\nconcurrency=[1,2]\nprofile={a="10/20"}\n[goodput]\nttft=500\n'),
+        ("p.yaml", "url: http://h\nconcurrency: 1,2\nprofile: {a: 10/20}\ngoodput: ttft:500\n"),
+        (
+            "p.json",
+            '{"url":["http://h"],"concurrency":"1,2","profile":["a=10/20"],"goodput":{"ttft_ms":500}}',
+        ),
+    ],
+)
+def test_three_file_formats_say_the_same(tmp_path, name, body):
+    (tmp_path / name).write_text(body)
+    plan = read_plan(tmp_path / name)
+    assert plan.profiles == (Profile("a", 10, 20),)
+    assert plan.concurrency == (1, 2)
+    assert plan.goodput.ttft_ms == 500
+    assert plan.endpoint.urls == ("http://h",)
+
+
+def test_flags_win_over_overrides_win_over_the_file(tmp_path):
+    (tmp_path / "p.toml").write_text('model = "file"\nnum-runs = 2\nrandom_seed = 1')
+    plan = read_plan(
+        tmp_path / "p.toml", ["model=override", "random_seed=2"], {"random_seed": 3, "gpus": None}
+    )
+    assert (plan.endpoint.model, plan.load.num_runs, plan.seed, plan.gpus) == ("override", 2, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"concurrency": "8,x"}, "--concurrency: 'x' is no number"),
+        ({"concurrency": "0"}, "one or more"),
+        ({"concurrency": "999999"}, "beyond"),
+        ({"profile": ["a=1"]}, "NAME=ISL/OSL"),
+        ({"profile": ["../x=1/1"]}, "NAME=ISL/OSL"),
+        ({"profiles": "prefil"}, "no profile 'prefil'"),
+        ({"request_rate": "-1"}, "above zero"),
+        ({"request_rate": "2", "concurrency": "1,2"}, "give one number"),
+        ({"arrival_pattern": "gamma"}, "needs --request-rate"),
+        ({"duration": "soon"}, "no duration"),
+        ({"duration": "0s"}, "longer than zero"),
+        ({"max_error_share": "120%"}, "between 0 and 1"),
+        ({"goodput": "tfft:5"}, "no limit 'tfft'"),
+        ({"header": ["nope"]}, "Name: value"),
+        ({"header": ["a: b\r\nc: d"]}, "control character"),
+        ({"extra_body": "[1]"}, "JSON object"),
+        ({"ca_file": "/no/such"}, "No such file"),
+        ({"watch_hz": "nan"}, "no finite number"),
+        ({"lang": "fr"}, "none of en, ko"),
+        ({"concurency": "8"}, "did you mean concurrency"),
+    ],
+)
+def test_what_is_wrong_is_named(flags, says):
+    with pytest.raises(PlanError, match=says):
+        read_plan(flags=flags)
+
+
+def test_a_key_given_itself_is_refused_and_not_repeated():
+    with pytest.raises(PlanError) as fault:
+        read_plan(flags={"api_key": "sk-geheim"})
+    assert "geheim" not in str(fault.value)
+    assert "env:NAME" in str(fault.value)
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    for name, body in (
+        ("p.toml", "a ="),
+        ("p.yaml", "a: ["),
+        ("p.json", "{"),
+        ("p.txt", ""),
+        ("q.yaml", "- 1"),
+    ):
+        (tmp_path / name).write_text(body)
+        with pytest.raises(PlanError, match=name):
+            read_plan(tmp_path / name)
+    (tmp_path / "e.yaml").write_text("a: !!python/object/apply:os.system [echo]")
+    with pytest.raises(PlanError, match="python"):
+        read_plan(tmp_path / "e.yaml")
+
+
+def test_commas_inside_a_query_do_not_part_it():
+    plan = read_plan(flags={"watch": ['prometheus://h?q=rate(x{a="b",c="d"}[1m])', "nic://"]})
+    assert plan.watch == ('prometheus://h?q=rate(x{a="b",c="d"}[1m])', "nic://")
