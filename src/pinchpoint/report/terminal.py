@@ -1,0 +1,228 @@
+"""The summary on a terminal: what binds first, then the ladders, then what they mean. Fits 80 columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich import box
+from rich.console import Console, ConsoleRenderable, Group
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from pinchpoint.analyse.findings import Findings, Pause, RungReading
+from pinchpoint.report import figures
+from pinchpoint.report.clean import clean
+from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, ladders, table
+from pinchpoint.report.words import Words
+from pinchpoint.units import MILLISECOND, show_duration
+
+__all__ = ["ascii_only", "causes", "level", "print_summary", "summary"]
+
+_MOST_NOTES = 12  # footnotes on the terminal; the rest stands in the HTML report
+
+_ASCII = str.maketrans({
+    "–": "-", "—": "-", "×": "x", "·": "-", "…": "...", "✗": "X", "≠": "#", "≡": "=", "Δ": "d", "−": "-",
+    "⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7", "⁸": "8", "⁹": "9",
+    "→": "->", "≥": ">=", "≤": "<=", "“": '"', "”": '"', "’": "'", "━": "-", "╸": "-", "•": "*", "Σ": "sum",
+})  # fmt: skip
+
+
+def print_summary(
+    findings: Findings,
+    console: Console,
+    *,
+    report: Path | None = None,
+    record: Path | None = None,
+    words: Words | None = None,
+) -> None:
+    """Print the summary; a terminal that is not UTF-8 gets plain ASCII."""
+    shown = summary(findings, report=report, record=record, words=words)
+    if not console.options.ascii_only:
+        console.print(shown, highlight=False)
+        return
+    with console.capture() as captured:
+        console.print(shown, highlight=False)
+    console.file.write(ascii_only(captured.get()))
+
+
+def ascii_only(text: str) -> str:
+    """The same in ASCII; what has no likeness becomes ``?``."""
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def summary(
+    findings: Findings, *, report: Path | None = None, record: Path | None = None, words: Words | None = None
+) -> Group:
+    """The whole summary as one renderable. Its first line is the verdict."""
+    words = words or Words()
+    parts: list[ConsoleRenderable] = [_sentence(findings, words), _counts(findings, words)]
+    notes = Notes()
+    for ladder in ladders(findings):
+        parts += [Text(), *_ladder(ladder, words, notes)]
+    parts += _footnotes(notes, words)
+    parts += _section("section.ceilings", _ceiling_lines(findings), words)
+    parts += _section("section.pauses", _pause_lines(findings, words), words)
+    parts += _section("section.undecided", _undecided_lines(findings, words), words)
+    parts += _section("section.next", [clean(f.advice, 600) for f in findings.findings if f.advice], words)
+    parts += _section("section.limits", [clean(x, 400) for x in _limits(findings)], words)
+    where = [("report.at", report), ("record.at", record)]
+    lines = [Text(words(key, path=clean(path, 1000))) for key, path in where if path is not None]
+    return Group(*parts, Text(), *lines) if lines else Group(*parts)
+
+
+def _sentence(findings: Findings, words: Words) -> Text:
+    if findings.verdict is None:
+        return Text(words("verdict.none"), style="bold")
+    return Text(clean(findings.verdict.sentence, 600), style="bold")
+
+
+def _limits(findings: Findings) -> list[str]:
+    return findings.verdict.limits if findings.verdict else []
+
+
+def _counts(findings: Findings, words: Words) -> Text:
+    if not findings.rungs:
+        return Text(words("summary.empty"))
+    errors: Counter[str] = Counter()
+    for reading in findings.rungs:
+        errors.update(reading.errors)
+    kinds = ", ".join(f"{clean(kind, 40)} {n}" for kind, n in errors.most_common())
+    text = Text(
+        words(
+            "summary.counts.errors" if kinds else "summary.counts",
+            rungs=len(findings.rungs),
+            ok=figures.count(sum(reading.ok for reading in findings.rungs)),
+            failed=figures.count(sum(reading.failed for reading in findings.rungs)),
+            kinds=kinds,
+        ),
+        style="dim",
+    )
+    invalid = sum(1 for reading in findings.rungs if not reading.valid)
+    if invalid:
+        text.append("\n")
+        text.append(words("summary.invalid", n=invalid), style="not dim red")
+    return text
+
+
+def _ladder(ladder: Ladder, words: Words, notes: Notes) -> Iterator[ConsoleRenderable]:
+    title = Text(ladder.label, style="bold cyan")
+    if ladder.ceiling is not None:
+        state = ladder.ceiling.state
+        title.append("  " + words.either(f"ceiling.{state}", clean(state)), style="not bold dim")
+    yield title
+    yield _rich_table(table(ladder, words, notes), ladder)
+
+
+def _footnotes(notes: Notes, words: Words) -> Iterator[ConsoleRenderable]:
+    lines = notes.lines()
+    shown = lines if len(lines) <= _MOST_NOTES else lines[: _MOST_NOTES - 1]
+    if lines:
+        yield Text()
+    for number, line in enumerate(shown, 1):
+        yield _hanging(figures.superscript(number) + " ", line, "dim")
+    if len(shown) < len(lines):
+        yield Text("  " + words("note.more", n=len(lines) - len(shown)), style="dim")
+
+
+def _rich_table(drawn: Table, ladder: Ladder) -> RichTable:
+    rich = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True, pad_edge=False,
+                     show_edge=False, header_style="dim")  # fmt: skip
+    marked = any(row[-1].text for row in drawn.rows)  # an empty last column is left out
+    heads = drawn.heads if marked else drawn.heads[:-1]
+    lines = max(_lines(head) for head in heads)
+    for head in heads:
+        style = "bold" if head.key == ladder.rate_key else ""
+        rich.add_column(Text(_head_text(head, lines)), justify="left" if head.key == "marks" else "right",
+                        style=style, no_wrap=True)  # fmt: skip
+    for row, valid in zip(drawn.rows, drawn.valid, strict=True):
+        rich.add_row(*(_cell_text(cell, head) for cell, head in zip(row, heads, strict=False)),
+                     style="" if valid else "dim")  # fmt: skip
+    return rich
+
+
+def _lines(head: Head) -> int:
+    return len(list(filter(None, (head.name, head.part, head.unit))))
+
+
+def _head_text(head: Head, lines: int) -> str:
+    """Name, part and unit below each other, standing on the rule."""
+    words = [*filter(None, (head.name, head.part, head.unit))]
+    return "\n" * (lines - len(words)) + "\n".join(words)
+
+
+def _cell_text(cell: Cell, head: Head) -> Text:
+    marks = "˙".join(figures.superscript(n) for n in cell.notes)
+    alarming = (head.key == "failed" and cell.text not in ("0", figures.MISSING)) or (
+        head.key == "marks" and cell.text
+    )
+    text = Text(cell.text, style="red" if alarming else "")
+    text.append(marks, style="dim")
+    return text
+
+
+def _section(key: str, lines: Iterable[str], words: Words) -> list[ConsoleRenderable]:
+    listed = list(lines)
+    if not listed:
+        return []
+    return [Text(), Text(words(key), style="bold cyan"), *(_hanging("• ", line) for line in listed)]
+
+
+def _hanging(sign: str, line: str, style: str = "") -> RichTable:
+    """A line whose continuation is indented under its own first word."""
+    grid = RichTable.grid(padding=0)
+    grid.add_column(width=len(sign), no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(sign, style=style), Text(line, style=style))
+    return grid
+
+
+def _ceiling_lines(findings: Findings) -> Iterator[str]:
+    for ceiling in findings.ceilings:
+        if ceiling.words:
+            yield f"{clean(ceiling.profile, 24)} {ceiling.isl}/{ceiling.osl}: {clean(ceiling.words, 400)}"
+
+
+def level(reading: RungReading, words: Words) -> str:
+    """``32 users`` or ``2.5 req/s``."""
+    if reading.rate is not None:
+        return words("html.level.rate", rate=figures.plain(reading.rate))
+    return words("html.level.users", users=reading.concurrency, n=reading.concurrency)
+
+
+def causes(pauses: Iterable[Pause], words: Words) -> str:
+    """``58 coincide with prefill, 4 unattributed``."""
+    counted = Counter(pause.cause for pause in pauses)
+    named = ((n, words.either(f"cause.{cause}", clean(cause))) for cause, n in counted.most_common())
+    return ", ".join(words("pauses.cause", n=n, cause=cause) for n, cause in named)
+
+
+def _pause_lines(findings: Findings, words: Words) -> Iterator[str]:
+    for ladder in ladders(findings):
+        paused = [reading for reading in ladder.rungs if reading.pauses]
+        if not paused and ladder.kind != "prefill" and any(r.pause_count is not None for r in ladder.rungs):
+            yield words("pauses.none", ladder=ladder.label)
+        for reading in paused:
+            longest = max(pause.length_ms for pause in reading.pauses)
+            line = words(
+                "pauses.line",
+                ladder=ladder.label,
+                level=level(reading, words),
+                n=reading.pause_count or len(reading.pauses),
+                longest=show_duration(longest * MILLISECOND),
+                share=figures.percent(reading.pause_share),
+                causes=causes(reading.pauses, words),
+            )
+            said = reading.interference and reading.interference.reading
+            yield f"{line} {words('pauses.reading', reading=clean(said))}" if said else line
+
+
+def _undecided_lines(findings: Findings, words: Words) -> Iterator[str]:
+    for hypothesis in findings.verdict.hypotheses if findings.verdict else []:
+        if hypothesis.state == "not decided":
+            line = f"{clean(hypothesis.cause, 60)}: {clean(hypothesis.words, 400)}"
+            if hypothesis.would_decide:
+                line += " " + words("undecided.would", what=clean(hypothesis.would_decide, 300))
+            yield line
