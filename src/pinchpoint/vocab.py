@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["METRICS", "ErrorKind", "Stage", "TokenSource", "Warn"]
+__all__ = ["CUT_SHORT", "METRICS", "ErrorKind", "Stage", "TokenSource", "Warn"]
 
 
 class ErrorKind(StrEnum):
@@ -51,6 +51,11 @@ class Stage(StrEnum):
     STEADY = "steady"
     DRAIN = "drain"
     RUNG = "rung"
+
+
+# A rung's closing mark whose note begins so was stopped before it was through: shown, never valid, driven again
+# by --resume.
+CUT_SHORT = "cut short"
 
 
 class TokenSource(StrEnum):

@@ -36,7 +36,7 @@ def test_only_closed_rungs_are_seen(tmp_path):
         assert again.columns("select count(*) as n from arrivals")["n"].tolist() == [5]
         assert again.closed() == {0}
         assert again.marks()[0] == Mark(0, "mixed", 100, 10, 4, None, 0, "ladder", "steady", 5, 9, "")
-        assert again.sweep() == ["arrivals/r0001-w0.parquet"]
+        assert again.reopen() == ["arrivals/r0001-w0.parquet"]
 
 
 def test_types_are_declared_even_when_all_values_are_missing(tmp_path):
@@ -96,3 +96,15 @@ def test_a_refused_write_leaves_no_trace_and_names_the_way_out(tmp_path):
     with pytest.raises(RecordError, match="--resume"):
         folder.write_table("arrivals", stem(0, 0), arrivals(1))
     assert not list((tmp_path / "run" / "arrivals").glob(".*"))
+
+
+def test_a_rung_that_was_cut_short_is_forgotten_when_the_run_goes_on(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", Plan(), {})
+    folder.write_table("arrivals", stem(0, 0), arrivals(5))
+    close(folder)
+    folder.write_table("arrivals", stem(1, 0), arrivals(7))
+    folder.close_rung([Mark.of(Rung(1, RUNG.profile, 4), Stage.RUNG, 1, 10, "cut short: Ctrl-C")])
+    assert folder.columns("select count(*) as n from arrivals")["n"].tolist() == [12]
+    assert folder.cut_short() == {1}
+    assert folder.reopen() == ["arrivals/r0001-w0.parquet"]
+    assert RunFolder.open(tmp_path / "run").closed() == {0}

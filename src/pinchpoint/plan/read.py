@@ -26,7 +26,7 @@ from pinchpoint.errors import PlanError
 from pinchpoint.plan import values
 from pinchpoint.plan.model import DEFAULT_LADDER, DEFAULT_PROFILES, Plan, Profile
 
-__all__ = ["FIELDS", "read_plan"]
+__all__ = ["FIELDS", "endpoint_fields", "read_plan"]
 
 # The flag's name → where it lives in the plan, and how its value is read. The registry is this dictionary.
 FIELDS: dict[str, tuple[str, values.Reader]] = {
@@ -114,6 +114,19 @@ def read_plan(
                 raise PlanError(f"{_spell(name, origin[name])}: {fault}") from None
     fields["profiles"] = _profiles(given)
     return _settle(fields, given)
+
+
+def endpoint_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of :class:`~pinchpoint.plan.model.Endpoint` that were given, by flag name."""
+    fields: dict[str, Any] = {}
+    for name, value in flags.items():
+        path, reader = FIELDS[name]
+        if value is not None and path.startswith("endpoint."):
+            try:
+                fields[path.removeprefix("endpoint.")] = reader(value)
+            except PlanError as fault:
+                raise PlanError(f"{_spell(name, 'flag')}: {fault}") from None
+    return fields
 
 
 def _read_file(path: Path) -> dict[str, Any]:

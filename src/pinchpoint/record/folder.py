@@ -21,7 +21,7 @@ from pinchpoint.errors import RecordError
 from pinchpoint.plan.model import Plan, Rung
 from pinchpoint.record.files import NULL, TABLES, write_bytes, write_parquet, write_table
 from pinchpoint.record.tables import MARKS, SCHEMA_VERSION
-from pinchpoint.vocab import Stage
+from pinchpoint.vocab import CUT_SHORT, Stage
 
 __all__ = ["NULL", "Mark", "RunFolder", "stem", "write_table"]
 
@@ -158,7 +158,22 @@ class RunFolder:
         self._write_marks()
         self.close()  # the views name the files that were there
 
-    def sweep(self) -> list[str]:
+    def cut_short(self) -> set[int]:
+        """Rungs that were closed before they were through."""
+        return {
+            mark.rung for mark in self._marks if mark.stage == Stage.RUNG and mark.note.startswith(CUT_SHORT)
+        }
+
+    def reopen(self) -> list[str]:
+        """Forget rungs that were cut short and leftovers of a killed run; returns the names of removed files."""
+        cut = self.cut_short()
+        if cut:
+            self._marks = [mark for mark in self._marks if mark.rung not in cut]
+            self._write_marks()
+            self.close()
+        return self._sweep()
+
+    def _sweep(self) -> list[str]:
         """Remove files of rungs that were never closed, and half-written ones; returns their names."""
         gone = []
         closed = self.closed()

@@ -1,0 +1,211 @@
+"""The command line: flags in, exit codes out. 0 done and valid, 1 done but something is invalid, 2 could not run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import cyclopts
+from cyclopts import App, Parameter
+
+from pinchpoint import __version__
+from pinchpoint.errors import PinchpointError
+from pinchpoint.flags import EndpointFlags, LoadFlags, OutputFlags, given
+
+__all__ = ["app", "main"]
+
+app = App(
+    name="pinchpoint",
+    version=__version__,
+    help="Find what holds an LLM serving cluster back: prefill, decode, the two blocking each other, the queue, "
+    "the KV cache, unequal ranks, the load generator itself, or the network.",
+    help_format="plaintext",
+    default_parameter=Parameter(negative=()),
+)
+
+Json = Annotated[bool, Parameter(name="--json", help="Print values for machines.", show_default=False)]
+ConfigFile = Annotated[Path | None, Parameter(name=("--config", "-c"), help="Plan file: TOML, YAML or JSON.")]
+Runs = Annotated[Path, Parameter(help="Run folder.")]
+
+
+@app.command
+def run(
+    *overrides: str,
+    endpoint: EndpointFlags = EndpointFlags(),  # noqa: B008 - frozen
+    load: LoadFlags = LoadFlags(),  # noqa: B008
+    output: OutputFlags = OutputFlags(),  # noqa: B008
+    config: ConfigFile = None,
+    resume: Annotated[
+        Path | None, Parameter(help="Go on with this run folder after its last closed rung.")
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        Parameter(
+            help="Print what would be sent and how long it should take; send nothing.", show_default=False
+        ),
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Drive an endpoint phase by phase over a ladder of concurrencies, and say what binds.
+
+    Examples:
+
+      pinchpoint run --url http://127.0.0.1:8000 --model M
+
+      pinchpoint run -u http://h:8000 --concurrency auto --budget 50m --gpus 16
+
+      pinchpoint run -c plan.toml concurrency=8,16 profiles=mixed
+
+      pinchpoint run --resume runs/20260901T101500Z-M
+    """
+    from pinchpoint.commands import run as command
+
+    flags = given(endpoint, load, output)
+    if resume is not None:
+        _refuse_with_resume(overrides, config, given(load, output))
+        return command.from_terminal_resume(resume, given(endpoint), as_json=json)
+    plan = _plan(config, overrides, flags)
+    return command.print_dry_run(plan, as_json=json) if dry_run else command.from_terminal(plan, as_json=json)
+
+
+@app.command
+def demo(
+    *,
+    engine: Annotated[
+        str, Parameter(help="What to measure: llamacpp, a llama.cpp server with a random micro model.")
+    ] = "llamacpp",
+    output_dir: Annotated[str | None, Parameter(name=("--output-dir", "-o"), help="Run folder.")] = None,
+    json: Json = False,
+) -> int:
+    """Start an engine on this machine, measure it, and open up what a report looks like. Takes a few minutes.
+
+    Example:
+
+      pinchpoint demo
+    """
+    from pinchpoint.commands import demo as command
+
+    return command.from_terminal(engine=engine, output_dir=output_dir, as_json=json)
+
+
+@app.command
+def check(
+    *overrides: str,
+    endpoint: EndpointFlags = EndpointFlags(),  # noqa: B008
+    output: OutputFlags = OutputFlags(),  # noqa: B008
+    config: ConfigFile = None,
+    json: Json = False,
+) -> int:
+    """Probe an endpoint and every source, say what works; change nothing.
+
+    Example:
+
+      pinchpoint check --url http://127.0.0.1:8000
+    """
+    from pinchpoint.commands import check as command
+
+    return command.from_terminal(_plan(config, overrides, given(endpoint, output)), as_json=json)
+
+
+@app.command
+def analyse(folder: Runs, *, json: Json = False) -> int:
+    """Read the record again, without load, and write findings.json anew.
+
+    Example:
+
+      pinchpoint analyse runs/20260901T101500Z-M
+    """
+    from pinchpoint.commands import analyse as command
+
+    return command.from_terminal(folder, as_json=json)
+
+
+@app.command
+def report(
+    folder: Runs,
+    *,
+    output: Annotated[
+        Path | None,
+        Parameter(name=("--output", "-o"), help="Where to; default report.html in the run folder."),
+    ] = None,
+    format: Annotated[str, Parameter(help="html, markdown, csv or terminal.")] = "html",
+    json: Json = False,
+) -> int:
+    """Draw the report again from the record.
+
+    Example:
+
+      pinchpoint report runs/20260901T101500Z-M --format markdown
+    """
+    from pinchpoint.commands import report as command
+
+    return command.from_terminal(folder, output=output, form=format, as_json=json)
+
+
+@app.command
+def compare(
+    first: Annotated[Path, Parameter(help="Run folder.")],
+    second: Annotated[Path, Parameter(help="Run folder.")],
+    *,
+    json: Json = False,
+) -> int:
+    """Compare two runs rung by rung: what changed, and what only moved.
+
+    Example:
+
+      pinchpoint compare runs/before runs/after
+    """
+    from pinchpoint.commands import compare as command
+
+    return command.from_terminal(first, second, as_json=json)
+
+
+def _plan(config: Path | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> Any:
+    from pinchpoint.plan.read import read_plan
+
+    return read_plan(config, overrides, flags)
+
+
+def _refuse_with_resume(overrides: tuple[str, ...], config: Path | None, flags: dict[str, Any]) -> None:
+    from pinchpoint.errors import PlanError
+
+    extra = [
+        *overrides,
+        *(["--config"] if config else []),
+        *(f"--{name.replace('_', '-')}" for name in flags),
+    ]
+    if extra:
+        raise PlanError(
+            f"--resume goes on with the plan of its run folder; leave out {' '.join(extra)} "
+            "(only what lets it in may be given: --api-key, --header, --ca-file, --client-cert, --insecure)"
+        )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = app(
+            sys.argv[1:] if arguments is None else arguments,
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
+    except cyclopts.CycloptsError as fault:
+        _fail(f"{fault}\nTry: pinchpoint --help")
+    except PinchpointError as fault:
+        _fail(str(fault))
+    except KeyboardInterrupt:
+        _fail("stopped before anything was measured")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing more
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
+    shown = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in message)
+    print(f"{red}pinchpoint: {plain}{shown}", file=sys.stderr)
+    sys.exit(2)

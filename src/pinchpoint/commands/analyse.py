@@ -1,0 +1,39 @@
+"""Read a record again: the numbers come from today's definitions, the load from whenever it was driven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pinchpoint.analyse.findings import Findings
+from pinchpoint.analyse.reading import read_run
+from pinchpoint.commands.outcome import exit_code
+from pinchpoint.record.folder import RunFolder
+
+__all__ = ["analyse"]
+
+
+def analyse(folder: Path | str) -> Findings:
+    """Findings of a run folder; also written to its ``findings.json``.
+
+    Raises:
+        RecordError: no run folder, another schema, or damaged.
+    """
+    with RunFolder.open(folder) as record:
+        findings = read_run(record)
+        record.write_json("findings.json", findings)
+        return findings
+
+
+def from_terminal(folder: Path, *, as_json: bool) -> int:
+    """``pinchpoint analyse``."""
+    findings = analyse(folder)
+    if as_json:
+        print(msgspec.json.encode(findings).decode())
+    else:
+        from pinchpoint.report.terminal import print_summary
+
+        print_summary(findings, folder=folder)
+    with RunFolder.open(folder) as record:
+        return exit_code(record, findings)

@@ -1,0 +1,24 @@
+"""What every command that ends with findings does: write them, and say by the exit code whether they are whole."""
+
+from __future__ import annotations
+
+from pinchpoint.analyse.findings import Findings
+from pinchpoint.record.folder import RunFolder
+
+__all__ = ["exit_code", "write_outcome"]
+
+
+def write_outcome(folder: RunFolder, findings: Findings) -> None:
+    """Write ``findings.json`` and ``report.html`` into the run folder."""
+    from pinchpoint.report.html import (
+        write_report,  # Bokeh: a second of import that the load must not wait for
+    )
+
+    folder.write_json("findings.json", findings)
+    write_report(folder, findings)
+
+
+def exit_code(folder: RunFolder, findings: Findings) -> int:
+    """0: every rung is valid and through; 1: not every one, or there is none."""
+    valid = bool(findings.rungs) and all(reading.valid for reading in findings.rungs)
+    return 0 if valid and not folder.cut_short() else 1

@@ -1,0 +1,318 @@
+"""The main job: probe, drive rung after rung, read each as it closes, write findings and report."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from pinchpoint.analyse.findings import Findings, RungReading
+from pinchpoint.analyse.reading import read_latest, read_run
+from pinchpoint.commands.facts import clock, host_facts, run_name
+from pinchpoint.commands.outcome import exit_code, write_outcome
+from pinchpoint.drive.fleet import Fleet, open_fleet
+from pinchpoint.drive.orders import Progress, RungDone
+from pinchpoint.drive.probe import probe
+from pinchpoint.errors import RecordError
+from pinchpoint.plan.ladder import Seen, estimate_s, first_rungs, next_rung, trimmed
+from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
+from pinchpoint.record.folder import Mark, RunFolder
+from pinchpoint.units import SECOND, now_ns, to_s
+from pinchpoint.vocab import CUT_SHORT, Stage
+from pinchpoint.wire.dialect import Dialect
+
+__all__ = ["Onlooker", "RunResult", "resume", "run"]
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What a run left behind."""
+
+    folder: Path
+    findings: Findings
+    exit_code: int  # 0 every rung valid, 1 not every one, or cut short
+    stopped: str | None = None  # why it ended before the plan did
+
+
+class Onlooker(Protocol):
+    """Who is told how the run goes; :class:`pinchpoint.report.live.Live` is one."""
+
+    def note(self, text: str) -> None:
+        """Something a person must know now."""
+
+    def rung_started(self, rung: Rung, of: int | None, estimate_ns: int | None, left_ns: int | None) -> None:
+        """A rung begins; ``of`` rungs are planned so far, all of what is left should take ``left_ns``."""
+
+    def progress(self, progress: Progress) -> None:
+        """Several times a second."""
+
+    def rung_closed(self, reading: RungReading) -> None:
+        """A rung is on disk and read."""
+
+
+class _Nobody:
+    def note(self, text: str) -> None: ...
+    def rung_started(
+        self, rung: Rung, of: int | None, estimate_ns: int | None, left_ns: int | None
+    ) -> None: ...
+    def progress(self, progress: Progress) -> None: ...
+    def rung_closed(self, reading: RungReading) -> None: ...
+
+
+def run(plan: Plan, onlooker: Onlooker | None = None) -> RunResult:
+    """Drive ``plan`` and read what came of it.
+
+    Returns the findings, which lie in the run folder too. The first Ctrl-C (or SIGTERM) lets what is in flight end,
+    the second cuts it off; either way what was measured is kept and read.
+
+    Raises:
+        PlanError: the plan cannot be driven (no URL, no key where one is named).
+        EndpointError: the endpoint refuses the probe; nothing was written.
+        RecordError: the disk refuses; closed rungs are kept.
+    """
+    onlooker = onlooker or _Nobody()
+    probed = probe(plan)
+    for note in probed.dialect.notes:
+        onlooker.note(note)
+    plan = _settled(plan, probed.model)
+    folder = RunFolder.create(
+        Path(plan.output_dir or Path("runs") / run_name(plan.endpoint.model)),
+        plan,
+        {**host_facts(), "source": "measured", "dialect": probed.dialect, "endpoint": probed.facts},
+    )
+    onlooker.note(f"record: {folder.path}")
+    return _drive_all(folder, plan, probed.dialect, onlooker)
+
+
+def resume(path: Path, endpoint: dict[str, Any] | None = None, onlooker: Onlooker | None = None) -> RunResult:
+    """Go on with the run in ``path`` after its last closed rung.
+
+    Args:
+        path: the run folder.
+        endpoint: fields of :class:`Endpoint` that replace the recorded ones (a header's value is not recorded).
+        onlooker: who is told.
+
+    Raises:
+        RecordError: no run folder, or nothing is left to be done.
+    """
+    onlooker = onlooker or _Nobody()
+    folder = RunFolder.open(path)
+    if folder.facts.get("source", "measured") != "measured":
+        raise RecordError(
+            f"{path} was not measured ({folder.facts['source']}); there is nothing to go on with"
+        )
+    plan = folder.plan
+    if endpoint:
+        fields = {**msgspec.to_builtins(plan.endpoint), **endpoint}
+        plan = msgspec.structs.replace(plan, endpoint=msgspec.convert(fields, Endpoint))
+    probed = probe(plan)
+    removed = folder.reopen()
+    if removed:
+        onlooker.note(f"removed {len(removed)} files of a rung that was not finished")
+    first = 1 + max(folder.closed(), default=-1)
+    folder.update_facts(
+        clocks=[*folder.facts.get("clocks", []), clock(first_rung=first)], dialect=probed.dialect
+    )
+    onlooker.note(f"going on with {folder.path} after {len(folder.closed())} closed rungs")
+    return _drive_all(folder, plan, probed.dialect, onlooker)
+
+
+def _settled(plan: Plan, model: str | None) -> Plan:
+    """The plan with its model named and its seed drawn: what is recorded can be repeated."""
+    return msgspec.structs.replace(
+        plan,
+        endpoint=msgspec.structs.replace(plan.endpoint, model=plan.endpoint.model or model),
+        seed=secrets.randbits(31) if plan.seed is None else plan.seed,
+    )
+
+
+def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
+    seen = [_seen(reading) for reading in read_run(folder).rungs] if folder.closed() else []
+    with open_fleet(plan, dialect, folder) as fleet:
+        stopped = _climb(folder, plan, fleet, seen, onlooker)
+    if stopped:
+        onlooker.note(stopped)
+    folder.update_facts(stopped=stopped)
+    findings = read_run(folder)
+    write_outcome(folder, findings)
+    return RunResult(folder.path, findings, exit_code(folder, findings), stopped)
+
+
+def _climb(folder: RunFolder, plan: Plan, fleet: Fleet, seen: list[Seen], onlooker: Onlooker) -> str | None:
+    """Drive rungs until the plan is done or something ends it; says what ended it."""
+    deadline = _Deadline(plan)
+    sent = 0
+    with _interrupts(fleet) as interrupts:
+        while True:
+            rung = next_rung(plan, seen, deadline.left_s())
+            if rung is None:
+                return _left_out(plan, seen) if deadline.left_s() is not None else None
+            if plan.limits.max_requests and sent + _requests(rung) > plan.limits.max_requests:
+                return f"--max-requests: {rung.label} would go beyond {plan.limits.max_requests} requests"
+            _announce(plan, rung, seen, onlooker)
+            done = fleet.run(rung, deadline.watching(fleet, onlooker.progress))
+            sent += done.sent
+            folder.close_rung(_marks(done, interrupts.pressed, deadline.passed))
+            if interrupts.pressed:
+                return "stopped by Ctrl-C; what was measured is kept, --resume goes on"
+            reading = read_latest(folder, done.rung.index)
+            onlooker.rung_closed(reading)
+            seen.append(_seen(reading, to_s(done.end_ns - done.start_ns)))
+            if deadline.passed:
+                return "--max-duration is over; what was measured is kept, --resume goes on"
+
+
+def _marks(done: RungDone, interrupted: bool, late: bool) -> list[Mark]:
+    marks = done.marks()
+    reasons = ["Ctrl-C"] if interrupted else ["--max-duration"] if late and done.cancelled else []
+    reasons += [] if done.complete else ["a load-generating process was lost"]
+    if done.cancelled and not reasons:
+        reasons = ["stopped"]
+    if not reasons:
+        return marks
+    note = "; ".join([f"{CUT_SHORT}: {', '.join(reasons)}", *done.notes])
+    return [msgspec.structs.replace(m, note=note) if m.stage == Stage.RUNG else m for m in marks]
+
+
+def _announce(plan: Plan, rung: Rung, seen: list[Seen], onlooker: Onlooker) -> None:
+    certain = [r for r in first_rungs(plan) if r.label not in {s.rung.label for s in seen}]
+    rest = sum(estimate_s(r, seen) for r in certain) if seen else None
+    of = None if plan.auto else max(rung.index + 1, len(seen) + len(certain))
+    estimate = round(estimate_s(rung, seen) * SECOND) if seen else None
+    onlooker.rung_started(rung, of, estimate, None if rest is None else round(rest * SECOND))
+
+
+def _requests(rung: Rung) -> int:
+    return (rung.requests or 0) + rung.warmup
+
+
+def _left_out(plan: Plan, seen: list[Seen]) -> str | None:
+    left = trimmed(plan, seen)
+    if not left:
+        return None
+    return f"the budget left {len(left)} rungs out: {', '.join(rung.label for rung in left)}"
+
+
+def _seen(reading: RungReading, took_s: float | None = None) -> Seen:
+    profile = Profile(reading.profile, reading.isl, reading.osl)
+    rate = {
+        "prefill": reading.input_tok_s,
+        "decode": reading.output_tok_s,
+        "mixed": reading.total_tok_s,
+    }[profile.kind]
+    rung = Rung(
+        reading.rung, profile, reading.concurrency, reading.rate, repeat=reading.repeat, why=reading.why
+    )
+    if took_s is None and reading.whole_rung is not None:
+        took_s = reading.whole_rung.duration_s
+    return Seen(rung, rate, reading.interference.share_of_decode if reading.interference else None, took_s)
+
+
+class _Deadline:
+    """Time left under ``--budget`` and ``--max-duration``; the latter also ends a rung in the middle."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._start_ns = now_ns()
+        limits = plan.limits
+        given = [limit for limit in (limits.budget_s, limits.max_duration_s) if limit is not None]
+        self._soft_s = min(given) if given else None
+        self._hard_s = limits.max_duration_s
+        self.passed = False
+
+    def left_s(self) -> float | None:
+        return None if self._soft_s is None else self._soft_s - to_s(now_ns() - self._start_ns)
+
+    def watching(self, fleet: Fleet, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        def on_progress(progress: Progress) -> None:
+            tell(progress)
+            if (
+                self._hard_s is not None
+                and not self.passed
+                and to_s(now_ns() - self._start_ns) > self._hard_s
+            ):
+                self.passed = True
+                fleet.cancel()
+
+        return on_progress
+
+
+class _Interrupts:
+    pressed = False
+
+
+@contextmanager
+def _interrupts(fleet: Fleet) -> Iterator[_Interrupts]:
+    """First Ctrl-C or SIGTERM: drain; second: cut off. Only where signals reach this thread."""
+    state = _Interrupts()
+
+    def press(number: int, frame: object) -> None:
+        state.pressed = True
+        fleet.cancel()
+
+    try:
+        before = {number: signal.signal(number, press) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: a notebook's or a test's
+        yield state
+        return
+    try:
+        yield state
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# -- at a terminal ------------------------------------------------------------------------------------------------
+
+
+def print_dry_run(plan: Plan, *, as_json: bool) -> int:
+    """Say what the plan would send and how long it should take."""
+    rungs = first_rungs(plan)
+    rows = [
+        {
+            "rung": rung.label,
+            "requests": rung.requests,
+            "warmup": rung.warmup,
+            "duration_s": rung.duration_s,
+            "input_tokens": None if rung.requests is None else _requests(rung) * rung.profile.isl,
+            "output_tokens": None if rung.requests is None else _requests(rung) * rung.profile.osl,
+            "estimate_s": round(estimate_s(rung), 1),
+        }
+        for rung in rungs
+    ]
+    if as_json:
+        print(msgspec.json.encode({"rungs": rows, "estimate_s": sum(estimate_s(r) for r in rungs)}).decode())
+        return 0
+    from pinchpoint.report.dry_run import print_plan
+
+    print_plan(plan, rows)
+    return 0
+
+
+def from_terminal(plan: Plan, *, as_json: bool) -> int:
+    """``pinchpoint run``: live view, then the summary; returns the exit code."""
+    return _at_terminal(lambda onlooker: run(plan, onlooker), as_json)
+
+
+def from_terminal_resume(path: Path, endpoint: dict[str, Any], *, as_json: bool) -> int:
+    """``pinchpoint run --resume``."""
+    from pinchpoint.plan.read import endpoint_fields
+
+    return _at_terminal(lambda onlooker: resume(path, endpoint_fields(endpoint), onlooker), as_json)
+
+
+def _at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
+    from pinchpoint.report.live import Live
+    from pinchpoint.report.terminal import print_summary
+
+    with Live(file=sys.stderr if as_json else sys.stdout) as live:
+        result = job(live)
+    if as_json:
+        print(msgspec.json.encode(result.findings).decode())
+    else:
+        print_summary(result.findings, folder=result.folder, stopped=result.stopped)
+    return result.exit_code
