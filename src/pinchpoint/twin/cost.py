@@ -3,7 +3,8 @@
 For ranks that step together, with b decoding sequences, C tokens of context under them and n prompt tokens on a rank,
 and T tokens in the step over all of them::
 
-    rank  = per_sequence·b + per_context_token·C + (1 + mixed_surcharge)·(prefill_token·n + prefill_token_context·Σ chunk·context)
+    rank  = per_sequence·b + per_context_token·C
+          + (1 + mixed_surcharge)·(prefill_token·n + prefill_token_context·Σ chunk·context)
     step  = base + prefill_step (if n > 0 anywhere)
           + coverage·(1 − (1 − k/E)^T)                    expected share of the experts touched by T tokens
           + pooled_share·mean(rank) + (1 − pooled_share)·max(rank)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import random
+from array import array
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -180,36 +181,40 @@ class Simulation:
     def _price(self, group: Group, now: float, prompts: bool) -> None:
         """Length of the step just decided, growth from one step to the next, number of steps."""
         cost, per_step = self.cost, self.engine.tokens_per_step
-        tokens = total = worst = grow = grow_mean = 0.0
+        per_sequence, per_context = cost.per_sequence, cost.per_context
+        streams, chunked = 0, 0
+        total = worst = 0.0
+        most = 0  # streams of the fullest rank
         steps = 1 << 30
-        busy = prompts
         mixed = cost.mixed if prompts and any(rank.decodes for rank in group.ranks) else 1.0
         for rank in group.ranks:
             own = 0.0
             if rank.decodes:
-                busy = True
                 count = rank.decoding
-                own = cost.per_sequence * count + cost.per_context * rank.context
-                tokens += count * per_step
-                slope = cost.per_context * count * per_step
-                steps = min(steps, rank.ends[0][0] - len(rank.ticks))
-                grow_mean += slope
-                grow = max(grow, slope)
+                own = per_sequence * count + per_context * rank.context
+                streams += count
+                if count > most:
+                    most = count
+                left = rank.ends[0][0] - len(rank.ticks)
+                if left < steps:
+                    steps = left
             if rank.tokens:
                 own += mixed * self._prompt_cost(rank)
-                tokens += rank.tokens
+                chunked += rank.tokens
             total += own
-            worst = max(worst, own)
-        if not busy:
+            if own > worst:
+                worst = own
+        if not streams and not prompts:
             return
-        pooled, ranks = cost.pooled, len(group.ranks)
-        length = cost.fixed + cost.touched(tokens) + pooled * total / ranks + (1 - pooled) * worst
-        group.grow = pooled * grow_mean / ranks + (1 - pooled) * grow
+        even, ranks = cost.pooled, len(group.ranks)
+        length = cost.fixed + cost.touched(streams * per_step + chunked) + even * total / ranks + (1 - even) * worst
         if prompts:
             length += cost.prefill_step
             steps = 1
         elif self.engine.kv_tokens is not None:
             steps = max(1, min(steps, self._steps_to_full(group)))
+        # The fullest rank's context grows fastest; that it is also the slowest rank holds at equal lengths.
+        group.grow = per_context * per_step * (even * streams / ranks + (1 - even) * most)
         group.at, group.stepping, group.steps, group.busy = now, length, steps, True
         group.version += 1
         self._push(group.end(), _STEP, group, group.version)
@@ -234,7 +239,7 @@ class Simulation:
         steps = group.steps
         self.steps += steps
         at, length, grow = group.at, group.stepping, group.grow
-        times = [at + k * length + grow * (k * (k - 1) // 2) for k in range(1, steps)] if steps > 1 else []
+        times = array("d", [at + k * length + grow * (k * (k - 1) // 2) for k in range(1, steps)])
         times.append(now)
         per_step = self.engine.tokens_per_step
         for rank in group.ranks:
@@ -245,9 +250,9 @@ class Simulation:
                     grown = round(grown * per_step)
                 rank.context += grown
                 rank.kv += grown
-                ends, tick = rank.ends, len(rank.ticks)
-                while ends and ends[0][0] <= tick:
-                    _, _, version, sequence = heappop(ends)
+                tick = len(rank.ticks)
+                while rank.ends and rank.ends[0][0] <= tick:
+                    _, _, version, sequence = heappop(rank.ends)
                     if version == sequence.version:
                         self._leave(rank, sequence, now)
             if rank.chunks:
