@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
 from pinchpoint.commands.outcome import exit_code
+from pinchpoint.commands.terminal import show_findings
 from pinchpoint.record.folder import RunFolder
 
 __all__ = ["analyse"]
@@ -29,11 +28,6 @@ def analyse(folder: Path | str) -> Findings:
 def from_terminal(folder: Path, *, as_json: bool) -> int:
     """``pinchpoint analyse``."""
     findings = analyse(folder)
-    if as_json:
-        print(msgspec.json.encode(findings).decode())
-    else:
-        from pinchpoint.report.terminal import print_summary
-
-        print_summary(findings, folder=folder)
+    show_findings(findings, folder, as_json=as_json)
     with RunFolder.open(folder) as record:
         return exit_code(record, findings)

@@ -9,6 +9,7 @@ import msgspec
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
+from pinchpoint.commands.terminal import show_findings
 from pinchpoint.errors import PlanError
 from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
@@ -34,9 +35,7 @@ def report(folder: Path | str, output: Path | None = None, form: str = "html") -
 def _draw(record: RunFolder, findings: Findings, output: Path | None, form: str) -> Path | None:
     name = FORMS[form]
     if name is None:
-        from pinchpoint.report.terminal import print_summary
-
-        print_summary(findings, folder=record.path)
+        show_findings(findings, record.path)
         return None
     path = output or record.path / name
     if form == "html":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +44,7 @@ class Onlooker(Protocol):
     def note(self, text: str) -> None:
         """Something a person must know now."""
 
-    def rung_started(self, rung: Rung, of: int | None, estimate_ns: int | None, left_ns: int | None) -> None:
+    def rung_started(self, rung: Rung, of: int | None, left_ns: int | None) -> None:
         """A rung begins; ``of`` rungs are planned so far, all of what is left should take ``left_ns``."""
 
     def progress(self, progress: Progress) -> None:
@@ -57,9 +56,7 @@ class Onlooker(Protocol):
 
 class _Nobody:
     def note(self, text: str) -> None: ...
-    def rung_started(
-        self, rung: Rung, of: int | None, estimate_ns: int | None, left_ns: int | None
-    ) -> None: ...
+    def rung_started(self, rung: Rung, of: int | None, left_ns: int | None) -> None: ...
     def progress(self, progress: Progress) -> None: ...
     def rung_closed(self, reading: RungReading) -> None: ...
 
@@ -183,8 +180,7 @@ def _announce(plan: Plan, rung: Rung, seen: list[Seen], onlooker: Onlooker) -> N
     certain = [r for r in first_rungs(plan) if r.label not in {s.rung.label for s in seen}]
     rest = sum(estimate_s(r, seen) for r in certain) if seen else None
     of = None if plan.auto else max(rung.index + 1, len(seen) + len(certain))
-    estimate = round(estimate_s(rung, seen) * SECOND) if seen else None
-    onlooker.rung_started(rung, of, estimate, None if rest is None else round(rest * SECOND))
+    onlooker.rung_started(rung, of, None if rest is None else round(rest * SECOND))
 
 
 def _requests(rung: Rung) -> int:
@@ -306,13 +302,9 @@ def from_terminal_resume(path: Path, endpoint: dict[str, Any], *, as_json: bool)
 
 
 def _at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
-    from pinchpoint.report.live import Live
-    from pinchpoint.report.terminal import print_summary
+    from pinchpoint.commands.terminal import LiveOnlooker, show_findings
 
-    with Live(file=sys.stderr if as_json else sys.stdout) as live:
-        result = job(live)
-    if as_json:
-        print(msgspec.json.encode(result.findings).decode())
-    else:
-        print_summary(result.findings, folder=result.folder, stopped=result.stopped)
+    with LiveOnlooker(to_stderr=as_json) as onlooker:
+        result = job(onlooker)
+    show_findings(result.findings, result.folder, as_json=as_json, stopped=result.stopped)
     return result.exit_code

@@ -1,0 +1,84 @@
+"""Commands at a terminal: the live view told about a run, and findings shown or printed as JSON."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from rich.console import Console
+
+from pinchpoint.analyse.findings import Findings, RungReading
+from pinchpoint.drive.orders import Progress
+from pinchpoint.plan.model import Rung
+from pinchpoint.report.live import Live, Tick
+from pinchpoint.report.terminal import print_summary
+from pinchpoint.units import now_ns, to_ms
+
+__all__ = ["LiveOnlooker", "show_findings"]
+
+
+class LiveOnlooker:
+    """Tells the live view what the fleet reports; lines go to standard error when standard output is for machines."""
+
+    def __init__(self, *, to_stderr: bool = False) -> None:
+        self._live = Live(Console(stderr=to_stderr))
+        self._target: int | None = None
+        self._start_ns = now_ns()
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def note(self, text: str) -> None:
+        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        self._live.note(text)
+
+    def rung_started(self, rung: Rung, of: int | None, left_ns: int | None) -> None:
+        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        self._target, self._start_ns = rung.concurrency, now_ns()
+        self._live.rung_started(rung, of, left_ns)
+
+    def rung_closed(self, reading: RungReading) -> None:
+        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        self._live.rung_closed(reading)
+
+    def progress(self, progress: Progress) -> None:
+        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        self._live.progress(
+            Tick(
+                stage=progress.stage,
+                elapsed_ns=max(0, progress.t_ns - self._start_ns),
+                sent=progress.sent,
+                ok=progress.ok,
+                failed=sum(progress.failed.values()),
+                errors=progress.failed,
+                in_flight=progress.in_flight,
+                target=self._target,
+                tok_s=progress.tok_s,
+                ttft_ms=None if progress.ttft_ns is None else to_ms(progress.ttft_ns),
+                longest_gap_ms=to_ms(progress.longest_gap_ns) if progress.longest_gap_ns else None,
+                lag_ms=to_ms(progress.lag_ns),
+            )
+        )
+
+
+def show_findings(
+    findings: Findings, folder: Path, *, as_json: bool = False, stopped: str | None = None
+) -> None:
+    """Print the summary, or the findings as JSON."""
+    if as_json:
+        print(msgspec.json.encode(findings).decode())
+        return
+    console = Console(file=sys.stdout)
+    page = folder / "report.html"
+    print_summary(findings, console, report=page if page.exists() else None, record=folder)
+    if stopped:
+        console.print(stopped, markup=False, highlight=False)
