@@ -1,0 +1,3 @@
+from pinchpoint.engines.scripted.start import main
+
+main()
