@@ -40,6 +40,7 @@ class Warn(StrEnum):
     USAGE_CONTRADICTS = (
         "usage_contradicts"  # usage is not believable (less than the events seen, negative, …)
     )
+    NO_TOKEN_EVENT = "no_token_event"  # usage counts tokens, but no event bore one: no times
     RECONNECTED = "reconnected"  # the kept-alive connection had been closed; sent once more on a new one
     SENT_LATE = "sent_late"  # open loop: sent well after it was due
 

@@ -1,0 +1,411 @@
+"""The answer to one request, read from its body bytes: pure, and the same however the bytes were cut.
+
+Decisions where servers disagree:
+
+- A normal ``finish_reason`` ends an answer. If the connection is then lost, idles out or is stopped by us before
+  ``[DONE]``, the answer stands, with ``no_done``: what failed came after it.
+- ``finish_reason`` of ``ABNORMAL`` (error, abort, …) is an in-band error. "" and "null" are none.
+- Data that is no JSON (and no heartbeat) fails the request: it may have held tokens or the reason of a failure.
+- Usage that counts tokens although no event bore one (hidden reasoning, half a character) is a success without
+  times, with ``no_token_event``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Literal
+
+from msgspec import DecodeError, Struct
+
+from pinchpoint.vocab import ErrorKind, TokenSource, Warn
+from pinchpoint.wire.chunk import Choice, Chunk, fault_of, loads, read_chunk, said, tolerant_chunk
+from pinchpoint.wire.plain import excerpt, read_plain
+from pinchpoint.wire.sse import MAX_EVENT_BYTES, Event, EventSplitter
+from pinchpoint.wire.tools import ToolCall, ToolCalls, bears_call
+from pinchpoint.wire.usage import cached_tokens, count_of, prompt_tokens
+
+__all__ = ["ABNORMAL", "Answer", "AnswerReader", "How", "ToolCall"]
+
+How = Literal["clean", "reset", "timeout", "cancelled", "too_large", "not_http"]
+ABNORMAL = frozenset({"error", "abort", "aborted", "cancel", "cancelled", "canceled", "timeout", "failed", "failure"})
+_NO_REASON = frozenset({"", "null", "none"})
+_HEARTBEATS = frozenset({b"ping", b"heartbeat", b"keepalive", b"keep-alive"})
+_ENDS: dict[str, tuple[ErrorKind, str]] = {
+    "clean": (ErrorKind.TRUNCATED, "the answer ended without finish_reason or [DONE]"),
+    "reset": (ErrorKind.CONNECTION_LOST, "the connection was lost in mid-answer"),
+    "timeout": (ErrorKind.TIMEOUT, "no byte came for longer than the limit"),
+    "cancelled": (ErrorKind.CANCELLED, "stopped by us"),
+    "too_large": (ErrorKind.TOO_LARGE, "an event, header or body was beyond the limit"),
+    "not_http": (ErrorKind.NOT_HTTP, "what came back is no HTTP/1.1 response"),
+}
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What one request got. Times are those given to :meth:`AnswerReader.feed`, integer nanoseconds.
+
+    ``event_ns``, ``event_tokens`` and ``event_bytes`` have one entry per token-bearing event;
+    in ``event_tokens`` 0 stands for "unknown" (a token-bearing event carries one token at least).
+    """
+
+    ok: bool
+    error_kind: ErrorKind | None = None
+    error_message: str | None = None
+    error_code: int | str | None = None
+    finish_reason: str | None = None
+    text: str = ""  # of the first choice; empty unless keep_text
+    reasoning_text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()  # empty unless keep_text
+    first_token_ns: int | None = None
+    first_content_ns: int | None = None
+    last_token_ns: int | None = None
+    end_ns: int  # [DONE]; else the end of the body; else (finished, then left open or lost) the last event
+    output_tokens: int | None = None  # None: one JSON body without usage
+    output_tokens_source: TokenSource = TokenSource.EVENTS
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    usage: dict[str, Any] | None = None  # the last believable one
+    saw_done: bool = False
+    json_events: int = 0  # [DONE] excluded
+    token_events: int = 0
+    token_ordinals: tuple[int, ...] = ()  # which JSON events bore tokens, from 0; empty unless keep_text
+    first_event_tokens: int | None = None  # k of TPOT's N − k, where known
+    warnings: tuple[Warn, ...] = ()  # in the order of Warn
+    event_ns: array[int]  # array('q')
+    event_tokens: array[int]  # array('i'), 0 = unknown
+    event_bytes: array[int]  # array('i'), bytes of the body since the end of the event before
+
+
+class AnswerReader:
+    """Reads one response body: event stream, JSON or neither.
+
+    Feed it body bytes (after chunked framing) with the time their network read arrived; stop when ``ended`` is true
+    (``[DONE]`` was seen, or a limit was passed), then call :meth:`finish` once. Nothing in a body raises.
+    ``status`` other than 2xx makes the body the reason of a failure.
+    """
+
+    def __init__(
+        self,
+        content_type: str | None,
+        keep_text: bool = False,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+        status: int = 200,
+    ) -> None:
+        self.ended = False  # stop reading
+        self.first_token_ns: int | None = None
+        self._first_content_ns: int | None = None
+        self._html = "html" in (content_type or "").lower()
+        self._status = status
+        self._keep_text = keep_text
+        self._limit = max_event_bytes
+        self._splitter = EventSplitter(max_event_bytes)
+        self._saw_done = False
+        self._finish_reason: str | None = None
+        self._fault: tuple[str | None, int | str | None] | None = None  # first in-band error: message, code
+        self._unreadable: bytes | None = None  # first data that is no JSON
+        self._bare = bytearray()  # lines without a field name: a JSON or HTML body
+        self._overrun = False
+        self._unterminated = False
+        self._json_events = 0
+        self._last_ns: int | None = None  # of the last JSON event
+        self._usage: dict[str, Any] | None = None  # last believable
+        self._any_usage: dict[str, Any] | None = None  # last, believable or not
+        self._usage_doubted = False
+        self._timings: Any = None
+        self._event_ns = array("q")
+        self._event_bytes = array("i")
+        self._event_tokens = array("i")  # filled lazily: shorter than event_ns until usage comes
+        self._counted = 0  # completion_tokens at the token-bearing event number _counted_at
+        self._counted_at = 0
+        self._ordinals: list[int] = []
+        self._texts: dict[int, list[str]] = {}
+        self._reasonings: dict[int, list[str]] = {}
+        self._calls = ToolCalls()
+
+    def feed(self, t_ns: int, body: bytes) -> None:
+        """Take body bytes, cut anywhere, whose network read arrived at ``t_ns``."""
+        if self.ended:
+            return
+        # Nearly every read is one whole event on one line: decode it where it lies. JSON allows the
+        # space before it and the line ends after it.
+        size = len(body)
+        if (
+            self._splitter.idle
+            and body.find(b"\n") == size - 2
+            and body[:5] == b"data:"
+            and body[-2:] == b"\n\n"
+            and size <= self._limit
+            and b"\r" not in body
+        ):
+            try:
+                chunk = read_chunk(body[5:])
+            except (DecodeError, RecursionError):
+                pass
+            else:
+                self._take(t_ns, chunk, size, body[5:] if chunk.error or not chunk.choices else b"")
+                return
+        for event in self._splitter.feed(body):
+            self._event(t_ns, event)
+            if self.ended:
+                return
+        if self._splitter.overrun:
+            self._overrun = self.ended = True
+
+    def finish(self, t_ns: int, how: How = "clean") -> Answer:
+        """The body ended at ``t_ns``, cleanly or not: judge what came. To be called once."""
+        plain = False
+        if not self.ended and how == "clean":
+            for event in self._splitter.finish():
+                self._event(t_ns, event)
+            self._overrun = self._overrun or self._splitter.overrun
+            plain = self._read_whole(t_ns)
+        tokens = self._output_tokens(plain)
+        kind, message, code = self._failure(how, plain, tokens)
+        finished = self._finish_reason is not None and how != "clean"
+        end_ns = self._last_ns if (self._saw_done or finished) and self._last_ns is not None else t_ns
+        return self._answer(end_ns, plain, tokens, kind, message, code)
+
+    # -- events --------------------------------------------------------------------------------------
+
+    def _event(self, t_ns: int, event: Event) -> None:
+        data = event.data
+        if event.bare:
+            self._bare_line(data)
+        elif event.done:
+            self._saw_done = self.ended = True
+            self._last_ns = t_ns
+        elif event.name == b"error":
+            self._named_error(event)
+        elif data.strip() and event.name not in _HEARTBEATS:
+            try:
+                chunk = read_chunk(data)
+            except (DecodeError, RecursionError):
+                try:
+                    chunk = tolerant_chunk(loads(data))
+                except ValueError:
+                    if event.whole and self._unreadable is None:
+                        self._unreadable = data[:400]
+                    self._unterminated = self._unterminated or not event.whole
+                    return
+            self._unterminated = self._unterminated or not event.whole
+            self._take(t_ns, chunk, event.size, data)
+
+    def _bare_line(self, line: bytes) -> None:
+        if self._fault is None and b'"error"' in line and line.lstrip()[:1] == b"{":
+            try:
+                self._fault = fault_of(loads(line))
+            except ValueError:
+                pass
+        if len(self._bare) + len(line) > self._limit:
+            self._overrun = self.ended = True
+        else:
+            self._bare += line + b"\n"
+
+    def _named_error(self, event: Event) -> None:
+        self._json_events += 1
+        if self._fault is None:
+            try:
+                self._fault = said(loads(event.data))
+            except ValueError:
+                self._fault = (event.data or event.note).decode("utf-8", "replace"), None
+
+    def _take(self, t_ns: int, chunk: Chunk, size: int, data: bytes) -> None:
+        """One JSON event; ``data`` may be left empty where there is no error and there are choices."""
+        self._json_events += 1
+        self._last_ns = t_ns
+        content = bears = False
+        for choice in chunk.choices or ():
+            delta = choice.delta
+            if choice.text or (delta is not None and delta.content):
+                content = bears = True
+            elif delta is not None and (
+                delta.reasoning_content
+                or delta.reasoning
+                or (delta.tool_calls and bears_call(delta.tool_calls))
+                or (delta.function_call and bears_call(delta.function_call))
+            ):
+                bears = True
+            if choice.finish_reason or choice.error:
+                self._choice_ends(choice)
+            if self._keep_text:
+                self._keep(choice)
+        if bears:
+            self._event_ns.append(t_ns)
+            self._event_bytes.append(size)
+            if self.first_token_ns is None:
+                self.first_token_ns = t_ns
+            if content and self._first_content_ns is None:
+                self._first_content_ns = t_ns
+            if self._keep_text:
+                self._ordinals.append(self._json_events - 1)
+        if chunk.usage:
+            self._count(chunk.usage, bears)
+        if chunk.timings:
+            self._timings = chunk.timings
+        if data and self._fault is None and (chunk.error or not chunk.choices):
+            self._fault = fault_of(loads(data))
+
+    def _choice_ends(self, choice: Choice) -> None:
+        if choice.error and self._fault is None:
+            self._fault = said(choice.error)
+        reason = choice.finish_reason
+        if reason and reason.lower() not in _NO_REASON and self._finish_reason not in ABNORMAL:
+            self._finish_reason = reason
+
+    def _keep(self, choice: Choice) -> None:
+        delta = choice.delta
+        text = choice.text or (delta.content if delta is not None else None)
+        if text:
+            self._texts.setdefault(choice.index, []).append(text)
+        if delta is None:
+            return
+        reasoning = delta.reasoning_content or delta.reasoning
+        if reasoning:
+            self._reasonings.setdefault(choice.index, []).append(reasoning)
+        if delta.tool_calls or delta.function_call:
+            self._calls.add(delta.tool_calls or delta.function_call)
+
+    def _count(self, usage: Any, bears: bool) -> None:
+        """Usage of any event. Sent with every event it tells how many tokens each one carried."""
+        if not isinstance(usage, dict):
+            self._usage_doubted = True
+            return
+        self._any_usage = usage
+        said_count = usage.get("completion_tokens")
+        count, events = count_of(said_count), len(self._event_ns)
+        if count is None or count < events:
+            self._usage_doubted = self._usage_doubted or said_count is not None
+            return
+        self._usage = usage
+        if bears:
+            tokens = self._event_tokens
+            if len(tokens) < events - 1:
+                tokens.frombytes(bytes(tokens.itemsize * (events - 1 - len(tokens))))
+            known = self._counted_at == events - 1 and count > self._counted
+            tokens.append(count - self._counted if known else 0)
+            self._counted, self._counted_at = count, events
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def _read_whole(self, t_ns: int) -> bool:
+        """Read a body that was no event stream as one JSON answer; True if it was one."""
+        if self._json_events or self._fault is not None or not self._bare.strip():
+            return False
+        plain = read_plain(bytes(self._bare))
+        if plain is None:
+            return False
+        self._fault = plain.fault
+        if plain.fault is not None or plain.choices is None:
+            return False
+        self._json_events = 1
+        self._last_ns = t_ns
+        for choice in plain.choices:
+            if choice.finish_reason or choice.error:
+                self._choice_ends(choice)
+            self._keep(choice)
+        if plain.usage:
+            self._count(plain.usage, False)
+        return True
+
+    def _output_tokens(self, plain: bool) -> int | None:
+        events = len(self._event_ns)
+        if self._usage is not None:
+            count: int = self._usage["completion_tokens"]
+            if count >= events:
+                return count
+            self._usage, self._usage_doubted = None, True  # it was overtaken by later events
+        return None if plain else events
+
+    def _failure(
+        self, how: How, plain: bool, tokens: int | None
+    ) -> tuple[ErrorKind | None, str | None, int | str | None]:
+        if not 200 <= self._status < 300:
+            message, code = self._fault or (excerpt(bytes(self._bare) or self._unreadable or b""), None)
+            kind = ErrorKind.RATE_LIMITED if self._status == 429 else ErrorKind.HTTP_STATUS
+            return kind, message, code
+        if self._fault is not None:
+            return ErrorKind.IN_BAND, *self._fault
+        if self._finish_reason is not None and self._finish_reason.lower() in ABNORMAL:
+            return ErrorKind.IN_BAND, f"finish_reason {self._finish_reason!r}", None
+        if self._overrun or how in ("too_large", "not_http"):
+            return *_ENDS["too_large" if self._overrun else how], None
+        odd = self._unreadable or (bytes(self._bare) if not self._json_events else b"")
+        if not self._saw_done and self._finish_reason is None and not plain:
+            if how == "clean" and (odd or self._html):
+                return ErrorKind.NOT_JSON, excerpt(odd) or "the body is empty", None
+            return *_ENDS[how], None
+        if self._unreadable is not None:
+            return ErrorKind.NOT_JSON, excerpt(self._unreadable), None
+        if not tokens and not (tokens is None and self._said_anything()):
+            return ErrorKind.NO_TOKENS, None, None
+        return None, None, None
+
+    def _said_anything(self) -> bool:
+        return bool(self._texts or self._reasonings or self._calls)
+
+    def _warnings(self, ok: bool, plain: bool, tokens: int | None) -> tuple[Warn, ...]:
+        events = len(self._event_ns)
+        found = {
+            Warn.NO_USAGE: self._usage is None and not self._usage_doubted,
+            Warn.NO_DONE: ok and not self._saw_done and not plain,
+            Warn.NO_FINISH_REASON: ok and self._finish_reason is None,
+            Warn.NOT_STREAMED: plain,
+            Warn.TOKENS_PER_EVENT: self._usage is not None and events > 0 and tokens != events,
+            Warn.LAST_EVENT_UNTERMINATED: self._unterminated,
+            Warn.USAGE_CONTRADICTS: self._usage_doubted,
+            Warn.NO_TOKEN_EVENT: ok and events == 0 and not plain,
+        }
+        return tuple(warning for warning, holds in found.items() if holds)
+
+    def _answer(
+        self,
+        end_ns: int,
+        plain: bool,
+        tokens: int | None,
+        kind: ErrorKind | None,
+        message: str | None,
+        code: int | str | None,
+    ) -> Answer:
+        events = len(self._event_ns)
+        event_tokens = self._event_tokens
+        if self._usage is not None and tokens == events:
+            event_tokens = array("i", [1]) * events  # each carries one at least, and they add up
+        elif len(event_tokens) < events:
+            event_tokens.frombytes(bytes(event_tokens.itemsize * (events - len(event_tokens))))
+        usage = self._usage or self._any_usage or {}
+        return Answer(
+            ok=kind is None,
+            error_kind=kind,
+            error_message=_clean(message)[:500] if message else None,
+            error_code=_clean(code) if isinstance(code, str) else code,
+            finish_reason=self._finish_reason,
+            text=_first(self._texts) if self._keep_text else "",
+            reasoning_text=_first(self._reasonings) if self._keep_text else "",
+            tool_calls=self._calls.merged() if self._keep_text else (),
+            first_token_ns=self.first_token_ns,
+            first_content_ns=self._first_content_ns,
+            last_token_ns=self._event_ns[-1] if events else None,
+            end_ns=end_ns,
+            output_tokens=tokens,
+            output_tokens_source=TokenSource.EVENTS if self._usage is None else TokenSource.USAGE,
+            prompt_tokens=prompt_tokens(usage),
+            cached_tokens=cached_tokens(usage, self._timings),
+            usage=self._usage,
+            saw_done=self._saw_done,
+            json_events=self._json_events,
+            token_events=events,
+            token_ordinals=tuple(self._ordinals),
+            first_event_tokens=(event_tokens[0] or None) if events else None,
+            warnings=self._warnings(kind is None, plain, tokens),
+            event_ns=self._event_ns,
+            event_tokens=event_tokens,
+            event_bytes=self._event_bytes,
+        )
+
+
+def _first(texts: dict[int, list[str]]) -> str:
+    return _clean("".join(texts[min(texts)])) if texts else ""
+
+
+def _clean(text: str) -> str:
+    """Without lone surrogates, which no file would take."""
+    return text.encode("utf-8", "replace").decode()
