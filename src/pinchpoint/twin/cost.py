@@ -23,8 +23,6 @@ from pinchpoint.twin.model import Engine, Step
 
 __all__ = ["Cost"]
 
-_COVERAGE_TABLE = 4096
-
 
 class Cost:
     """A :class:`Step` in seconds, ready for the inner loop."""
@@ -33,6 +31,7 @@ class Cost:
         "base",
         "coverage",
         "fixed",
+        "miss",
         "mixed",
         "per_context",
         "per_sequence",
@@ -40,7 +39,6 @@ class Cost:
         "prefill_context",
         "prefill_step",
         "prefill_token",
-        "table",
     )
 
     def __init__(self, step: Step, engine: Engine) -> None:
@@ -54,17 +52,11 @@ class Cost:
         self.prefill_context = step.prefill_token_context_ns * 1e-12  # per token and token of context
         self.mixed = 1.0 + step.mixed_surcharge
         self.pooled = step.pooled_share
-        miss = 1.0 - step.expert_share
-        if miss <= 0.0:
-            table = [0.0] + [self.coverage] * _COVERAGE_TABLE
-        else:
-            rate = math.log(miss)
-            table = [-self.coverage * math.expm1(rate * tokens) for tokens in range(_COVERAGE_TABLE + 1)]
-        self.table = table  # coverage time by tokens in the step
+        self.miss = math.log1p(-step.expert_share) if step.expert_share < 1.0 else -math.inf
 
     def touched(self, tokens: float) -> float:
         """Seconds spent on experts by a step of this many tokens."""
-        return self.table[min(int(tokens), _COVERAGE_TABLE)]
+        return -self.coverage * math.expm1(self.miss * tokens) if tokens else 0.0
 
     def decode(self, sequences: int, context: float, ranks: int = 1) -> float:
         """Seconds of a step that only decodes: ``sequences`` over all ranks, evenly, each with ``context`` tokens."""

@@ -207,7 +207,12 @@ class Simulation:
         if not streams and not prompts:
             return
         even, ranks = cost.pooled, len(group.ranks)
-        length = cost.fixed + cost.touched(streams * per_step + chunked) + even * total / ranks + (1 - even) * worst
+        length = (
+            cost.fixed
+            + cost.touched(streams * per_step + chunked)
+            + even * total / ranks
+            + (1 - even) * worst
+        )
         if prompts:
             length += cost.prefill_step
             steps = 1

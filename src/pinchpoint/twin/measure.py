@@ -5,7 +5,8 @@ Keys are metric names without unit suffix; values are seconds and tokens per sec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence as Seq
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy as np
 from pinchpoint.twin.engine import Simulation
 from pinchpoint.twin.sequence import Sequence
 
-__all__ = ["gap_pool", "measure", "quantile", "steady_window", "token_times", "weighted_quantile"]
+__all__ = ["gap_pool", "measure", "steady_window", "token_times", "weighted_quantiles"]
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+_SHARES = (0.5, 0.9, 0.95, 0.99)
 
 
 def token_times(simulation: Simulation, sequence: Sequence) -> Floats:
@@ -53,26 +55,35 @@ def gap_pool(simulation: Simulation, since: int = 0) -> tuple[Floats, Floats]:
             cover[rank][start] += 1
             cover[rank][stop - 1] -= 1
             before = float(ticks[rank][stop - 1])
-    values = [np.array(single)] + [np.diff(t) for t in ticks if len(t) > 1]
-    weights = [np.ones(len(single))]
-    weights += [np.cumsum(c[:-2]) for c, t in zip(cover, ticks, strict=True) if len(t) > 1]
+    values, weights = [np.array(single)], [np.ones(len(single))]
+    for counts, times in zip(cover, ticks, strict=True):
+        if len(times) > 1:
+            seen = np.cumsum(counts[:-2])
+            values.append(np.diff(times)[seen > 0])
+            weights.append(seen[seen > 0])
     return np.concatenate(values), np.concatenate(weights)
 
 
-def weighted_quantile(values: Floats, weights: Floats, share: float) -> float | None:
-    """The value below which ``share`` of the weight lies; None where there is none."""
-    keep = weights > 0
-    values, weights = values[keep], weights[keep]
-    if not len(values):
-        return None
+def weighted_quantiles(values: Floats, weights: Floats, shares: Seq[float]) -> list[float]:
+    """The values below which these shares of the weight lie; empty where there is no weight."""
     order = np.argsort(values)
     heights = np.cumsum(weights[order])
-    return float(values[order][min(np.searchsorted(heights, share * heights[-1]), len(order) - 1)])
+    if not len(heights) or heights[-1] <= 0:
+        return []
+    at = np.searchsorted(heights, np.array(shares) * heights[-1])
+    return [float(value) for value in values[order[np.minimum(at, len(order) - 1)]]]
 
 
-def quantile(values: Seq[float] | Floats, share: float) -> float | None:
-    """Linear-interpolated quantile; None of nothing."""
-    return float(np.quantile(values, share)) if len(values) else None
+def _quantiles(values: Floats, shares: Seq[float]) -> list[float]:
+    """Linear-interpolated quantiles of a filled array; a tenth of the time of np.quantile."""
+    ranked = np.sort(values)
+    out = []
+    for share in shares:
+        at = share * (len(ranked) - 1)
+        low = int(at)
+        high = min(low + 1, len(ranked) - 1)
+        out.append(float(ranked[low] + (at - low) * (ranked[high] - ranked[low])))
+    return out
 
 
 def steady_window(simulation: Simulation, concurrency: int) -> tuple[float, float] | None:
@@ -137,26 +148,26 @@ def measure(
     out: dict[str, float] = {}
     rates = [_rates(simulation, whole_rung, concurrency) for simulation in simulations]
     for key in ("input_tok", "output_tok", "total_tok", "request"):
-        values = [rate[key] for rate in rates if key in rate]
-        if values:
-            out[key] = sum(values) / len(values)
-    parts = [_latencies(s for s in sim.done if s.id >= sim.load.warm) for sim in simulations]
+        found = [rate[key] for rate in rates if key in rate]
+        if found:
+            out[key] = sum(found) / len(found)
+    spread = [_latencies(s for s in sim.done if s.id >= sim.load.warm) for sim in simulations]
     for name, index in (("ttft", 0), ("tpot", 1), ("e2e", 2)):
-        values = np.concatenate([part[index] for part in parts])
-        if len(values):
-            out[f"{name}_mean"] = float(values.mean())
-            out[f"{name}_max"] = float(values.max())
-            for percent, value in zip((50, 90, 95, 99), np.quantile(values, (0.5, 0.9, 0.95, 0.99)), strict=True):
+        pool: Floats = np.concatenate([part[index] for part in spread])
+        if len(pool):
+            out[f"{name}_mean"] = float(pool.mean())
+            out[f"{name}_max"] = float(pool.max())
+            for percent, value in zip((50, 90, 95, 99), _quantiles(pool, _SHARES), strict=True):
                 out[f"{name}_p{percent}"] = float(value)
     if gaps and "tpot_mean" in out:
         pools = [gap_pool(simulation, simulation.load.warm) for simulation in simulations]
-        values = np.concatenate([pool[0] for pool in pools])
-        weights = np.concatenate([pool[1] for pool in pools])
-        for percent in (50, 90, 95, 99):
-            value = weighted_quantile(values, weights, percent / 100)
-            if value is not None:
-                out[f"itl_p{percent}"] = value
+        lengths: Floats = np.concatenate([part[0] for part in pools])
+        weights: Floats = np.concatenate([part[1] for part in pools])
+        for percent, value in zip(
+            (50, 90, 95, 99), weighted_quantiles(lengths, weights, _SHARES), strict=False
+        ):
+            out[f"itl_p{percent}"] = value
         if weights.sum() > 0:
-            out["itl_mean"] = float((values * weights).sum() / weights.sum())
-            out["itl_max"] = float(values[weights > 0].max())
+            out["itl_mean"] = float((lengths * weights).sum() / weights.sum())
+            out["itl_max"] = float(lengths[weights > 0].max())
     return out
