@@ -13,7 +13,9 @@ from pinchpoint.errors import PlanError
 
 __all__ = ["Address", "Target", "read_address"]
 
-Target = Literal["chat", "completions", "models", "metrics", "tokenize", "detokenize", "health", "version", "props"]
+Target = Literal[
+    "chat", "completions", "models", "metrics", "tokenize", "detokenize", "health", "version", "props"
+]
 
 _UNDER_API = {"chat": "/chat/completions", "completions": "/completions", "models": "/models"}
 _FULL = re.compile(r"/(chat/completions|completions|models)$")

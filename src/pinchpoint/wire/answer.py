@@ -13,6 +13,7 @@ Decisions where servers disagree:
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 from typing import Any, Literal
 
 from msgspec import DecodeError, Struct
@@ -27,7 +28,9 @@ from pinchpoint.wire.usage import cached_tokens, count_of, prompt_tokens
 __all__ = ["ABNORMAL", "Answer", "AnswerReader", "How", "ToolCall"]
 
 How = Literal["clean", "reset", "timeout", "cancelled", "too_large", "not_http"]
-ABNORMAL = frozenset({"error", "abort", "aborted", "cancel", "cancelled", "canceled", "timeout", "failed", "failure"})
+ABNORMAL = frozenset(
+    {"error", "abort", "aborted", "cancel", "cancelled", "canceled", "timeout", "failed", "failure"}
+)
 _NO_REASON = frozenset({"", "null", "none"})
 _HEARTBEATS = frozenset({b"ping", b"heartbeat", b"keepalive", b"keep-alive"})
 _ENDS: dict[str, tuple[ErrorKind, str]] = {
@@ -94,7 +97,7 @@ class AnswerReader:
         self.first_token_ns: int | None = None
         self._first_content_ns: int | None = None
         self._html = "html" in (content_type or "").lower()
-        self._status = status
+        self.status = status
         self._keep_text = keep_text
         self._limit = max_event_bytes
         self._splitter = EventSplitter(max_event_bytes)
@@ -111,7 +114,7 @@ class AnswerReader:
         self._any_usage: dict[str, Any] | None = None  # last, believable or not
         self._usage_doubted = False
         self._timings: Any = None
-        self._event_ns = array("q")
+        self.event_ns = array("q")
         self._event_bytes = array("i")
         self._event_tokens = array("i")  # filled lazily: shorter than event_ns until usage comes
         self._counted = 0  # completion_tokens at the token-bearing event number _counted_at
@@ -191,10 +194,8 @@ class AnswerReader:
 
     def _bare_line(self, line: bytes) -> None:
         if self._fault is None and b'"error"' in line and line.lstrip()[:1] == b"{":
-            try:
+            with suppress(ValueError):
                 self._fault = fault_of(loads(line))
-            except ValueError:
-                pass
         if len(self._bare) + len(line) > self._limit:
             self._overrun = self.ended = True
         else:
@@ -229,7 +230,7 @@ class AnswerReader:
             if self._keep_text:
                 self._keep(choice)
         if bears:
-            self._event_ns.append(t_ns)
+            self.event_ns.append(t_ns)
             self._event_bytes.append(size)
             if self.first_token_ns is None:
                 self.first_token_ns = t_ns
@@ -271,7 +272,7 @@ class AnswerReader:
             return
         self._any_usage = usage
         said_count = usage.get("completion_tokens")
-        count, events = count_of(said_count), len(self._event_ns)
+        count, events = count_of(said_count), len(self.event_ns)
         if count is None or count < events:
             self._usage_doubted = self._usage_doubted or said_count is not None
             return
@@ -307,7 +308,7 @@ class AnswerReader:
         return True
 
     def _output_tokens(self, plain: bool) -> int | None:
-        events = len(self._event_ns)
+        events = len(self.event_ns)
         if self._usage is not None:
             count: int = self._usage["completion_tokens"]
             if count >= events:
@@ -318,9 +319,9 @@ class AnswerReader:
     def _failure(
         self, how: How, plain: bool, tokens: int | None
     ) -> tuple[ErrorKind | None, str | None, int | str | None]:
-        if not 200 <= self._status < 300:
+        if not 200 <= self.status < 300:
             message, code = self._fault or (excerpt(bytes(self._bare) or self._unreadable or b""), None)
-            kind = ErrorKind.RATE_LIMITED if self._status == 429 else ErrorKind.HTTP_STATUS
+            kind = ErrorKind.RATE_LIMITED if self.status == 429 else ErrorKind.HTTP_STATUS
             return kind, message, code
         if self._fault is not None:
             return ErrorKind.IN_BAND, *self._fault
@@ -343,7 +344,7 @@ class AnswerReader:
         return bool(self._texts or self._reasonings or self._calls)
 
     def _warnings(self, ok: bool, plain: bool, tokens: int | None) -> tuple[Warn, ...]:
-        events = len(self._event_ns)
+        events = len(self.event_ns)
         found = {
             Warn.NO_USAGE: self._usage is None and not self._usage_doubted,
             Warn.NO_DONE: ok and not self._saw_done and not plain,
@@ -365,7 +366,7 @@ class AnswerReader:
         message: str | None,
         code: int | str | None,
     ) -> Answer:
-        events = len(self._event_ns)
+        events = len(self.event_ns)
         event_tokens = self._event_tokens
         if self._usage is not None and tokens == events:
             event_tokens = array("i", [1]) * events  # each carries one at least, and they add up
@@ -383,7 +384,7 @@ class AnswerReader:
             tool_calls=self._calls.merged() if self._keep_text else (),
             first_token_ns=self.first_token_ns,
             first_content_ns=self._first_content_ns,
-            last_token_ns=self._event_ns[-1] if events else None,
+            last_token_ns=self.event_ns[-1] if events else None,
             end_ns=end_ns,
             output_tokens=tokens,
             output_tokens_source=TokenSource.EVENTS if self._usage is None else TokenSource.USAGE,
@@ -396,7 +397,7 @@ class AnswerReader:
             token_ordinals=tuple(self._ordinals),
             first_event_tokens=(event_tokens[0] or None) if events else None,
             warnings=self._warnings(kind is None, plain, tokens),
-            event_ns=self._event_ns,
+            event_ns=self.event_ns,
             event_tokens=event_tokens,
             event_bytes=self._event_bytes,
         )

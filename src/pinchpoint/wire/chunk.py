@@ -71,8 +71,10 @@ def tolerant_chunk(value: Any) -> Chunk:
     if not isinstance(value, dict):
         return Chunk()
     choices = value.get("choices")
+    if not isinstance(choices, list):
+        choices = []
     return Chunk(
-        choices=[tolerant_choice(each) for each in choices if isinstance(each, dict)] if isinstance(choices, list) else None,
+        choices=[tolerant_choice(each) for each in choices if isinstance(each, dict)],
         usage=value.get("usage"),
         error=value.get("error"),
         timings=value.get("timings"),

@@ -12,11 +12,20 @@ from pinchpoint.errors import PlanError
 from pinchpoint.vocab import ErrorKind
 from pinchpoint.wire.address import Address
 
-__all__ = ["MAX_HEADER_BYTES", "RequestHead", "ResponseReader", "request_bytes"]
+__all__ = ["MAX_HEADER_BYTES", "FramingError", "RequestHead", "ResponseReader", "request_bytes"]
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_INFLATED_BYTES = 16 << 20  # from one read; more is taken for a bomb
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class FramingError(Exception):
+    """What came is no response we can read. ``kind`` is ``NOT_HTTP`` (garbage, another protocol, an encoding that
+    was not asked for and cannot be undone) or ``TOO_LARGE`` (headers, or a compressed body that explodes)."""
+
+    def __init__(self, kind: ErrorKind, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class RequestHead:
@@ -27,13 +36,18 @@ class RequestHead:
         ours = {"host": address.netloc, "accept-encoding": "identity", "user-agent": "pinchpoint"}
         if method != "GET":
             ours["content-type"] = "application/json"
+            ours["accept"] = "text/event-stream, application/json"
         lines = [f"{method} {path} HTTP/1.1"]
         for name, value in {**ours, **{name.lower(): value for name, value in headers.items()}}.items():
             if not _TOKEN.fullmatch(name):
                 raise PlanError(f"{name!r} is no header name")
             if name in ("content-length", "transfer-encoding"):
                 raise PlanError(f"header {name!r} is set by pinchpoint itself")
-            if not value.isascii() or any(ord(sign) < 32 and sign != "\t" for sign in value) or "\x7f" in value:
+            if (
+                not value.isascii()
+                or any(ord(sign) < 32 and sign != "\t" for sign in value)
+                or "\x7f" in value
+            ):
                 raise PlanError(f"the value of header {name!r} holds a line break or a sign that is no ASCII")
             lines.append(f"{name}: {value.strip()}")
         self._head = "\r\n".join(lines).encode() + b"\r\n"
@@ -46,7 +60,9 @@ class RequestHead:
         return b"%bcontent-length: %d\r\n\r\n%b" % (self._head, len(body), body)
 
 
-def request_bytes(method: str, address: Address, path: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+def request_bytes(
+    method: str, address: Address, path: str, headers: Mapping[str, str], body: bytes = b""
+) -> bytes:
     """One whole request; ``headers`` win over ours (Host, Accept-Encoding: identity, User-Agent, Content-Type).
 
     Raises:
@@ -56,23 +72,20 @@ def request_bytes(method: str, address: Address, path: str, headers: Mapping[str
 
 
 class ResponseReader:
-    """Reads one response from raw reads. What is wrong is a value, ``failure``, never an exception.
+    """Reads one response from raw reads.
 
-    ``failure`` is ``NOT_HTTP`` (garbage, an upgrade, an encoding we did not accept and cannot undo) or
-    ``TOO_LARGE`` (headers beyond the limit, a compressed body that explodes); ``failure_text`` says which.
     Interim responses (1xx) are skipped. gzip and deflate bodies, sent although identity was asked for, are undone.
     A body without length or chunks ends when the connection does: call :meth:`end` then.
+    Bytes after the end of the message are not read; they cost the connection its ``keep_alive``.
     """
 
     def __init__(self, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
-        self.status: int | None = None
+        self.status: int | None = None  # known when the headers are whole
         self.headers: dict[str, str] = {}  # lower case; repeated ones joined with ", "
-        self.headers_done = False
         self.complete = False
         self.keep_alive = False  # known once complete: another request may be sent on the connection
         self.keep_alive_s: float | None = None  # the server's "Keep-Alive: timeout=5"
-        self.failure: ErrorKind | None = None
-        self.failure_text = ""
+        self._failure: FramingError | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._limit = max_header_bytes
@@ -82,40 +95,45 @@ class ResponseReader:
         self._trailing = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what one read brought; returns the pieces of body in it. Nothing is read after the end."""
-        if self.failure is not None:
-            return []
+        """Take what one read brought; returns the pieces of body in it.
+
+        Raises:
+            FramingError: now, and at every later call.
+        """
+        if self._failure is not None:
+            raise self._failure
         if self.complete:
-            if data:
-                self.keep_alive = False  # bytes nobody asked for: the connection is out of step
+            self.keep_alive = self.keep_alive and not data  # bytes nobody asked for: out of step
             return []
-        if not self.headers_done:
+        if self.status is None:
             self._header_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._fail(ErrorKind.NOT_HTTP, "the server switched to another protocol")
         except httptools.HttpParserError as error:
-            if self.complete:
-                self._trailing = True
-            elif self.failure is None:
-                self._fail(ErrorKind.NOT_HTTP, str(error) or type(error).__name__)
+            self._trailing = self.complete
+            if not self.complete:
+                self._fail(ErrorKind.NOT_HTTP, f"no HTTP/1.1 response: {error or type(error).__name__}")
+        if self.status is None and self._header_bytes > self._limit:
+            self._fail(ErrorKind.TOO_LARGE, f"the headers are longer than {self._limit} bytes")
+        if self._failure is not None:
+            raise self._failure
         if self._trailing:
             self.keep_alive = False
-        if not self.headers_done and self._header_bytes > self._limit:
-            self._fail(ErrorKind.TOO_LARGE, f"headers beyond {self._limit} bytes")
         pieces, self._pieces = self._pieces, []
         return pieces
 
     def end(self) -> bool:
-        """The connection was closed by the server: is the response whole?"""
-        if self.failure is None and self.headers_done and self._until_close:
+        """The server closed the connection cleanly: was the response whole?"""
+        if self._failure is None and self.status is not None and self._until_close:
             self.complete = True
         self.keep_alive = False
-        return self.complete and self.failure is None
+        return self.complete
 
     def _fail(self, kind: ErrorKind, text: str) -> None:
-        self.failure, self.failure_text = kind, text
+        if self._failure is None:
+            self._failure = FramingError(kind, text)
 
     # -- called by the parser ------------------------------------------------------------------------
 
@@ -124,21 +142,21 @@ class ResponseReader:
             self._trailing = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.headers_done:
+        if self.status is not None:
             return  # a trailer, or a message nobody asked for
         key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
-        if self.headers_done:
+        if self.status is not None:
             return
         status = self._parser.get_status_code()
         if 100 <= status < 200 and status != 101:
             self.headers.clear()
             return
-        self.status, self.headers_done = status, True
+        self.status = status
         if sum(len(name) + len(value) + 4 for name, value in self.headers.items()) > self._limit:
-            self._fail(ErrorKind.TOO_LARGE, f"headers beyond {self._limit} bytes")
+            self._fail(ErrorKind.TOO_LARGE, f"the headers are longer than {self._limit} bytes")
         headers = self.headers
         chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         self._until_close = not chunked and "content-length" not in headers and status not in (204, 304)
@@ -148,10 +166,12 @@ class ResponseReader:
         if encoding in ("gzip", "x-gzip", "deflate"):
             self._inflate = zlib.decompressobj(47)  # gzip or zlib, whichever its header says
         elif encoding not in ("identity", ""):
-            self._fail(ErrorKind.NOT_HTTP, f"the body is encoded with {encoding!r} although identity was asked for")
+            self._fail(
+                ErrorKind.NOT_HTTP, f"the body is encoded with {encoding!r} although identity was asked for"
+            )
 
     def on_body(self, body: bytes) -> None:
-        if self.complete or self.failure is not None:
+        if self.complete or self._failure is not None:
             return
         if self._inflate is not None:
             try:
@@ -160,12 +180,14 @@ class ResponseReader:
                 self._fail(ErrorKind.NOT_HTTP, f"the compressed body is broken: {error}")
                 return
             if self._inflate.unconsumed_tail:
-                self._fail(ErrorKind.TOO_LARGE, f"the compressed body grows beyond {MAX_INFLATED_BYTES} bytes")
+                self._fail(
+                    ErrorKind.TOO_LARGE, f"the compressed body grows beyond {MAX_INFLATED_BYTES} bytes"
+                )
                 return
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        if not self.headers_done or self.complete:
+        if self.status is None or self.complete:
             return  # an interim response
         self.complete = True
         self.keep_alive = self._parser.should_keep_alive() and not self._until_close

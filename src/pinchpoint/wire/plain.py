@@ -34,7 +34,9 @@ def read_plain(body: bytes) -> Plain | None:
     choices = value.get("choices")
     if not isinstance(choices, list) or not choices:
         return Plain(fault, None, None)
-    return Plain(fault, [_whole_choice(each) for each in choices if isinstance(each, dict)], value.get("usage"))
+    return Plain(
+        fault, [_whole_choice(each) for each in choices if isinstance(each, dict)], value.get("usage")
+    )
 
 
 def _whole_choice(value: dict[str, Any]) -> Choice:
