@@ -72,6 +72,11 @@ _TERMINAL = {
     "pauses.cause": "{n} {cause}",
     "pauses.none": "{ladder}: no pauses found.",
     "pauses.reading": "Decode there was {reading}.",
+    "interference.line": (
+        "{ladder} at {level}: {share} of decode time is lost to other work ({form})."
+    ),
+    "interference.pauses": "{n} pauses, the longest {longest}; {causes}.",
+    "interference.pauses.one": "1 pause of {longest}; {causes}.",
     "undecided.would": "Would decide it: {what}",
     "report.at": "Report: {path}",
     "record.at": "Record: {path}",
@@ -156,7 +161,7 @@ _HTML = {
     "html.q.network": "Is it the network?",
     "html.q.next": "What next?",
     "html.details": "Details",
-    "html.details.rungs": "Every rung, every value",
+    "html.details.rungs": "Every value of {ladder}",
     "html.details.hypotheses": "What was considered",
     "html.details.limits": "What this run could not see",
     "html.details.definitions": "Definitions",
@@ -234,6 +239,7 @@ _HTML = {
     "html.col.number": "number",
     "html.col.expected": "value",
     "html.col.advice": "advice",
+    "html.claim.value": "Seen:",
     "html.col.claim": "what was seen",
     "html.rung.window": "window {window} s ({why})",
     "html.rung.title": "{ladder} at {level}",
@@ -264,12 +270,14 @@ _PICTURES = {
         "mark is a rung that is not valid. Right: what a user waits for the first token at the same rungs."
     ),
     "picture.ladder.alt": "{ladder}: {words}",
-    "picture.gaps.title": "Gaps at {level}, by count and by time",
+    "picture.gaps.title": "Gaps by count and by time: {ladder} at {level}, {n} gaps",
     "picture.gaps.x": "gap between tokens of one stream, ms",
     "picture.gaps.count": "share of gaps",
     "picture.gaps.time": "share of decode time",
     "picture.gaps.base": "base gap",
     "picture.gaps.stall": "3 × base",
+    "picture.gaps.over.count": "{share} of gaps are longer",
+    "picture.gaps.over.time": "{share} of the time is spent in them",
     "picture.gaps.caption": (
         "Upwards, how many gaps have this length; downwards, how much of decode time is spent in them. "
         "What is rare by count can be much of the time: percentiles by count cannot see it."
@@ -279,6 +287,8 @@ _PICTURES = {
         "and {time} of decode time."
     ),
     "picture.raster.title": "Token raster: {ladder} at {level}, {seconds} s around the longest pause",
+    "picture.raster.title.calm": "Token raster: {ladder} at {level}, {seconds} s of its window",
+    "picture.raster.alt.calm": "Token raster of {requests} requests over {seconds} s. There are no pauses.",
     "picture.raster.x": "seconds from the start of the longest pause",
     "picture.raster.y": "requests, in the order they were sent",
     "picture.raster.token": "a token arrives",
@@ -297,8 +307,35 @@ _PICTURES = {
     "picture.pauses.x": "seconds from the start of the window",
     "picture.pauses.y": "length, {unit}",
     "picture.pauses.caption": "Each bar is one pause, as long as it is high. Colour says what it coincides with.",
+    "picture.pauses.some": "The longest {shown} of {n} are drawn.",
     "picture.pauses.alt": "{n} pauses over {seconds} s; the longest lasts {longest}.",
     "picture.strength": "strength of evidence",
+}
+
+_DRY_RUN = {
+    "dry.target": "To {urls}, model {model}. Nothing was sent.",
+    "dry.no_url": "no --url given",
+    "dry.any_model": "the only one listed",
+    "dry.rung": "rung",
+    "dry.requests": "requests",
+    "dry.warmup": "warm-up",
+    "dry.tokens_in": "tokens in",
+    "dry.tokens_out": "tokens out",
+    "dry.time": "about",
+    "dry.by_time": "by time",
+    "dry.total": "{n} rungs, about {time} together.",
+    "dry.total.one": "1 rung, about {time}.",
+    "dry.assumes": "Assumes {prefill} prompt tokens/s in all and {tpot} ms per output token and stream; "
+    "a run knows better after its first rung.",
+    "dry.auto": "The climb goes on, doubling, until two rungs in a row add nothing or {most} is reached; "
+    "then the knee and the onset of interference are bracketed closer.",
+    "dry.fall": "If throughput falls at some rung, that rung and the one before it are measured again.",
+    "dry.budget": "With the budget of {time}, rungs are driven in this order and those that no longer fit are left out.",
+}
+
+_CHECK = {
+    "check.ok": "The endpoint can be driven; model {model}.",
+    "check.note": "note: {note}",
 }
 
 ENGLISH: dict[str, str] = {
@@ -310,4 +347,6 @@ ENGLISH: dict[str, str] = {
     **_COMPARE,
     **_HTML,
     **_PICTURES,
+    **_DRY_RUN,
+    **_CHECK,
 }

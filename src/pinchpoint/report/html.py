@@ -1,0 +1,293 @@
+"""The one-file HTML report: opens offline, asks the network for nothing, light and dark, and prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jinja2
+import msgspec
+
+from pinchpoint import vocab
+from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
+from pinchpoint.plan.model import Plan
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.report import drawn, figures, grids
+from pinchpoint.report.clean import clean, clean_url
+from pinchpoint.report.grids import Grid
+from pinchpoint.report.ladder import Ladder, ladders
+from pinchpoint.report.terminal import causes, level
+from pinchpoint.report.words import Words
+from pinchpoint.units import MILLISECOND, SECOND, show_duration
+
+__all__ = ["html_report"]
+
+_STATES = ("binds", "contributes", "cleared", "not decided")
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """One picture with what a reader who cannot see it needs."""
+
+    id: str
+    title: str
+    alt: str
+    caption: str
+    items: list[str]  # Bokeh documents as JSON, side by side where there are two
+    note: str = ""
+
+
+class RungDetail(msgspec.Struct, frozen=True):
+    """One rung with everything that was read off it."""
+
+    title: str
+    window: str
+    valid: bool
+    stats: Grid | None
+    scalars: list[tuple[str, str]]
+    refused: list[tuple[str, str]]
+    notes: list[str]
+
+
+def html_report(findings: Findings, folder: RunFolder | None = None, lang: str = "en") -> str:
+    """The report as one HTML document.
+
+    Without ``folder`` (an imported table, findings alone) the pictures that need the record are left out.
+    """
+    words = Words(lang)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pinchpoint.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(**_context(findings, folder, words))
+
+
+def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict[str, Any]:
+    from pinchpoint.report import pictures
+
+    plan = folder.plan if folder else None
+    facts = folder.facts if folder else {}
+    told = drawn.telling(findings)
+    listed = ladders(findings)
+    verdict = findings.verdict
+    return {
+        "t": words,
+        "lang": words.lang,
+        "model": _model(plan, facts, words),
+        "sentence": clean(verdict.sentence, 600) if verdict else words("verdict.none"),
+        "chips": _chips(verdict.hypotheses if verdict else [], words),
+        "glance": _glance(findings, plan, words),
+        "ceiling_lines": [clean(c.words, 400) for c in findings.ceilings if c.words],
+        "ladder_pictures": _ladder_pictures(listed, words),
+        "ladder_grids": [grids.ladder_grid(ladder, words) for ladder in listed],
+        "ceilings": grids.ceilings(findings, words),
+        "interference_lines": _interference_lines(listed, words),
+        "has_mixed": any(ladder.kind == "mixed" for ladder in listed),
+        "token_pictures": _token_pictures(told, folder, words),
+        "interference": grids.interference(findings, words),
+        "gaps": grids.gaps(told[1], words) if told else None,
+        "pauses": grids.pauses(told[1], words) if told else None,
+        "fabric": [grids_line for grids_line in map(_plain_row, findings.fabric) if grids_line],
+        "advice": [f for f in findings.findings if f.advice],
+        "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
+        "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),
+        "limits": [clean(limit, 400) for limit in (verdict.limits if verdict else [])],
+        "rungs": [(ladder, [_detail(ladder, reading, words) for reading in ladder.rungs]) for ladder in listed],
+        "definitions": [(key, *words.metric(key)) for key in vocab.METRICS],
+        "run": _run_rows(plan, facts),
+        "version": clean(_nested(facts, "versions", "pinchpoint") or "", 40),
+        "roles": pictures.ROLES,
+        "bokeh": pictures.bokeh_script(),
+        "clean": clean,
+        "figures": figures,
+    }  # fmt: skip
+
+
+# -- head -----------------------------------------------------------------------------------------------------------
+
+
+def _model(plan: Plan | None, facts: dict[str, Any], words: Words) -> str:
+    named = (plan.endpoint.model if plan else None) or _nested(facts, "dialect", "model") or facts.get("model")
+    return clean(named, 120) if named else words("html.unknown_model")
+
+
+def _chips(hypotheses: Sequence[Hypothesis], words: Words) -> list[tuple[str, str, list[str]]]:
+    """What binds, what contributes, what is cleared, what stays open: names only, strongest first."""
+    found = []
+    for state in _STATES:
+        named = [clean(h.cause, 60) for h in sorted(hypotheses, key=_rank) if h.state == state]
+        if named:
+            found.append((state.replace(" ", "-"), words(f"state.{state}"), named))
+    return found
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[int, float]:
+    return (_STATES.index(hypothesis.state), -hypothesis.strength)
+
+
+def _glance(findings: Findings, plan: Plan | None, words: Words) -> list[tuple[str, str]]:
+    rungs = findings.rungs
+    valid = sum(1 for reading in rungs if reading.valid)
+    failed = sum(reading.failed for reading in rungs)
+    requests = figures.count(sum(reading.ok for reading in rungs))
+    rows = [
+        (words("html.fact.rungs"), f"{len(rungs)}, {valid} {words('html.fact.valid')}"),
+        (words("html.fact.requests"), requests + (f", {failed:,} {words('html.fact.failed')}" if failed else "")),
+    ]
+    ends = [r.end_ns for r in rungs if r.end_ns is not None]
+    starts = [r.start_ns for r in rungs if r.start_ns is not None]
+    if starts and ends:
+        rows.append((words("html.fact.length"), show_duration(max(ends) - min(starts))))
+    if plan is not None and plan.endpoint.urls:
+        rows.append((words("html.fact.endpoint"), ", ".join(clean_url(url) for url in plan.endpoint.urls)))
+    return rows
+
+
+def _nested(facts: dict[str, Any], *keys: str) -> Any:
+    found: Any = facts
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+# -- pictures -------------------------------------------------------------------------------------------------------
+
+
+def _ladder_pictures(listed: Sequence[Ladder], words: Words) -> list[Picture]:
+    """One pair of pictures per phase: throughput, and TTFT at the same rungs."""
+    from pinchpoint.report import pictures
+
+    groups: dict[str, list[Ladder]] = {}
+    for ladder in listed:
+        groups.setdefault(ladder.kind if ladder.kind == "mixed" else f"{ladder.kind} {ladder.profile}", []).append(ladder)
+    found = []
+    for group in groups.values():
+        plots = [plot for plot in (pictures.throughput(group, words), pictures.ttft(group, words)) if plot]
+        if plots:
+            alt = " ".join(
+                words("picture.ladder.alt", ladder=ladder.label, words=clean(ladder.ceiling.words, 300))
+                for ladder in group
+                if ladder.ceiling
+            )
+            title = ", ".join(ladder.label for ladder in group)
+            caption = words("picture.ladder.caption")
+            found.append(Picture(f"ladder-{len(found)}", title, alt or title, caption, [pictures.item(p) for p in plots]))
+    return found
+
+
+def _token_pictures(
+    told: tuple[Ladder, RungReading] | None, folder: RunFolder | None, words: Words
+) -> list[Picture]:
+    """Raster, pauses and gaps of the rung that shows best what happens to answers."""
+    if told is None or folder is None:
+        return []
+    ladder, reading = told
+    found = [_raster(ladder, reading, folder, words), _pauses(ladder, reading, words), _gaps(ladder, reading, folder, words)]
+    return [picture for picture in found if picture is not None]
+
+
+def _raster(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Words) -> Picture | None:
+    from pinchpoint.report import pictures
+
+    read = drawn.read_raster(folder, reading)
+    if read is None:
+        return None
+    seconds = figures.plain(read.right_s - read.left_s, 2)
+    pause = drawn.longest(reading)
+    alt = words("picture.raster.alt.calm", requests=read.rows, seconds=seconds)
+    if pause is not None:
+        alt = words("picture.raster.alt", requests=read.rows, seconds=seconds, frozen=pause.frozen,
+                    longest=show_duration(pause.length_ms * MILLISECOND), prompts=pause.prompts_waiting)  # fmt: skip
+    key = "picture.raster.title" if pause else "picture.raster.title.calm"
+    title = words(key, ladder=ladder.label, level=level(reading, words), seconds=seconds)
+    note = words("html.zoom")
+    if len(read.t_s) < read.total:
+        note += " " + words("picture.raster.thinned", shown=f"{len(read.t_s):,}", total=f"{read.total:,}")
+    caption = words("picture.raster.caption")
+    return Picture("raster", title, alt, caption, [pictures.item(pictures.raster(read, reading, words))], note)
+
+
+def _pauses(ladder: Ladder, reading: RungReading, words: Words) -> Picture | None:
+    from pinchpoint.report import pictures
+
+    plot = pictures.pauses(reading, words)
+    pause = drawn.longest(reading)
+    if plot is None or pause is None:
+        return None
+    seconds = figures.plain(((reading.end_ns or 0) - (reading.start_ns or 0)) / SECOND)
+    n = reading.pause_count or len(reading.pauses)
+    alt = words("picture.pauses.alt", n=n, seconds=seconds, longest=show_duration(pause.length_ms * MILLISECOND))
+    title = words("picture.pauses.title", ladder=ladder.label, level=level(reading, words))
+    note = "" if n <= len(reading.pauses) else words("picture.pauses.some", shown=len(reading.pauses), n=n)
+    return Picture("pauses", title, alt, words("picture.pauses.caption"), [pictures.item(plot)], note)
+
+
+def _gaps(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Words) -> Picture | None:
+    from pinchpoint.report import pictures
+
+    read = drawn.read_gaps(folder, reading)
+    if read is None:
+        return None
+    base = reading.interference.base_gap_ms if reading.interference else None
+    shares = {"count": figures.percent(read.count_over), "time": figures.percent(read.time_over)}
+    at = level(reading, words)
+    alt = words("picture.gaps.alt", ladder=ladder.label, level=at, **shares)
+    title = words("picture.gaps.title", ladder=ladder.label, level=at, n=f"{read.n:,}")
+    return Picture("gaps", title, alt, words("picture.gaps.caption"), [pictures.item(pictures.gaps(read, base, words))])
+
+
+# -- text -----------------------------------------------------------------------------------------------------------
+
+
+def _interference_lines(listed: Iterable[Ladder], words: Words) -> list[str]:
+    """Per mixed ladder, its worst rung in one sentence."""
+    lines = []
+    for ladder in (found for found in listed if found.kind == "mixed"):
+        read = [r for r in ladder.rungs if r.interference and r.interference.share_of_decode is not None]
+        if not read:
+            continue
+        worst = max(read, key=lambda r: (r.interference.share_of_decode or 0) if r.interference else 0)
+        seen, pause = worst.interference, drawn.longest(worst)
+        if seen is None:
+            continue
+        line = words("interference.line", ladder=ladder.label, level=level(worst, words),
+                     share=figures.percent(seen.share_of_decode), form=words.either(f"form.{seen.form}", clean(seen.form)))  # fmt: skip
+        if pause is not None:
+            line += " " + words("interference.pauses", n=worst.pause_count or len(worst.pauses),
+                                longest=show_duration(pause.length_ms * MILLISECOND), causes=causes(worst.pauses, words))  # fmt: skip
+        if seen.reading:
+            line += " " + words("pauses.reading", reading=words.either(f"reading.{seen.reading}", clean(seen.reading)))
+        lines.append(line)
+    return lines
+
+
+def _plain_row(row: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(clean(key, 60), clean(value)) for key, value in row.items() if value is not None]
+
+
+def _detail(ladder: Ladder, reading: RungReading, words: Words) -> RungDetail:
+    key = "html.rung.title.repeat" if reading.repeat else "html.rung.title"
+    window = figures.MISSING if reading.window_s is None else figures.plain(reading.window_s)
+    return RungDetail(
+        title=words(key, ladder=ladder.label, level=level(reading, words), repeat=reading.repeat),
+        window=words("html.rung.window", window=window, why=clean(reading.window_reason or figures.MISSING)),
+        valid=reading.valid,
+        stats=grids.rung_stats(reading, words),
+        scalars=grids.rung_scalars(reading),
+        refused=[(clean(k, 60), clean(why)) for k, why in sorted(reading.refused.items())],
+        notes=[
+            *(clean(note, 400) for note in reading.notes),
+            *(f"{clean(kind, 60)}: {n}" for kind, n in sorted({**reading.errors, **reading.warnings}.items())),
+        ],
+    )
+
+
+def _run_rows(plan: Plan | None, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Plan and facts flattened, one line each; secrets never reach the plan that is written."""
+    if plan is None:
+        return []
+    endpoint = {**msgspec.to_builtins(plan.endpoint), "urls": [clean_url(url) for url in plan.endpoint.urls]}
+    rows = {"plan": {**msgspec.to_builtins(plan), "endpoint": endpoint}, "facts": facts}
+    return list(grids.flat("", rows))

@@ -1,0 +1,75 @@
+"use strict";
+// Pictures are drawn when they come near the screen, in the colours of the moment, and again when those change.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function painted(text) {
+  const style = getComputedStyle(document.documentElement);
+  for (const [role, holder] of Object.entries(ROLES)) {
+    text = text.replaceAll(holder, style.getPropertyValue("--" + role).trim());
+  }
+  return text;
+}
+
+async function draw(source) {
+  const place = document.getElementById(source.dataset.plot);
+  place.replaceChildren();
+  await Bokeh.embed.embed_item(JSON.parse(painted(source.textContent)), place.id);
+  place.dataset.drawn = "yes";
+}
+
+function drawAll() {
+  document.documentElement.dataset.scheme = dark.matches ? "dark" : "light";
+  for (const source of document.querySelectorAll("script[data-plot]")) {
+    draw(source);
+  }
+}
+
+drawAll();
+dark.addEventListener("change", drawAll);
+
+// Definitions: on hover and on keyboard focus, in one tooltip that no scrolling table can cut off.
+const tip = document.getElementById("tip");
+let shownFor = null;
+
+function showTip(term) {
+  shownFor = term;
+  tip.textContent = term.dataset.definition;
+  tip.hidden = false;
+  const box = term.getBoundingClientRect();
+  const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
+  const below = box.bottom + 6 + tip.offsetHeight < innerHeight;
+  tip.style.left = left + "px";
+  tip.style.top = (below ? box.bottom + 6 : box.top - tip.offsetHeight - 6) + "px";
+}
+
+function hideTip() {
+  shownFor = null;
+  tip.hidden = true;
+}
+
+for (const term of document.querySelectorAll("abbr.term")) {
+  term.dataset.definition = term.title;
+  term.setAttribute("aria-description", term.title);
+  term.removeAttribute("title");
+  term.tabIndex = 0;
+  term.addEventListener("mouseenter", () => showTip(term));
+  term.addEventListener("focus", () => showTip(term));
+  term.addEventListener("mouseleave", hideTip);
+  term.addEventListener("blur", hideTip);
+}
+addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+addEventListener("scroll", () => { if (shownFor) hideTip(); }, { capture: true, passive: true });
+
+// What is folded is printed too.
+addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details:not([open]):not(.rung)")) {
+    folded.open = true;
+    folded.dataset.folded = "yes";
+  }
+});
+addEventListener("afterprint", () => {
+  for (const folded of document.querySelectorAll("details[data-folded]")) {
+    folded.open = false;
+    delete folded.dataset.folded;
+  }
+});
