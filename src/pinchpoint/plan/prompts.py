@@ -71,6 +71,8 @@ class Prompts:
         Raises:
             PlanError: see :meth:`units`.
         """
+        if not 0 <= ordinal < 1 << 40:
+            raise PlanError(f"request {ordinal} of a rung: more than prompts can be told apart for")
         units = self.units(self._isl if isl is None else isl)
         parts: list[bytes] = []
         for hash_id in hash_ids or ():

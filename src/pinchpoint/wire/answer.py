@@ -19,7 +19,7 @@ from typing import Any, Literal
 from msgspec import DecodeError, Struct
 
 from pinchpoint.vocab import ErrorKind, TokenSource, Warn
-from pinchpoint.wire.chunk import Choice, Chunk, fault_of, loads, read_chunk, said, tolerant_chunk
+from pinchpoint.wire.chunk import Choice, Chunk, Delta, fault_of, loads, read_chunk, said, tolerant_chunk
 from pinchpoint.wire.plain import excerpt, read_plain
 from pinchpoint.wire.sse import MAX_EVENT_BYTES, Event, EventSplitter
 from pinchpoint.wire.tools import ToolCall, ToolCalls, bears_call
@@ -124,6 +124,11 @@ class AnswerReader:
         self._reasonings: dict[int, list[str]] = {}
         self._calls = ToolCalls()
 
+    @property
+    def token_events(self) -> int:
+        """Token-bearing events so far."""
+        return len(self.event_ns)
+
     def feed(self, t_ns: int, body: bytes) -> None:
         """Take body bytes, cut anywhere, whose network read arrived at ``t_ns``."""
         if self.ended:
@@ -213,17 +218,14 @@ class AnswerReader:
         """One JSON event; ``data`` may be left empty where there is no error and there are choices."""
         self._json_events += 1
         self._last_ns = t_ns
-        content = bears = False
+        bears = False
         for choice in chunk.choices or ():
             delta = choice.delta
             if choice.text or (delta is not None and delta.content):
-                content = bears = True
-            elif delta is not None and (
-                delta.reasoning_content
-                or delta.reasoning
-                or (delta.tool_calls and bears_call(delta.tool_calls))
-                or (delta.function_call and bears_call(delta.function_call))
-            ):
+                bears = True
+                if self._first_content_ns is None:
+                    self._first_content_ns = t_ns
+            elif delta is not None and (delta.reasoning_content or delta.reasoning or _calls(delta)):
                 bears = True
             if choice.finish_reason or choice.error:
                 self._choice_ends(choice)
@@ -234,8 +236,6 @@ class AnswerReader:
             self._event_bytes.append(size)
             if self.first_token_ns is None:
                 self.first_token_ns = t_ns
-            if content and self._first_content_ns is None:
-                self._first_content_ns = t_ns
             if self._keep_text:
                 self._ordinals.append(self._json_events - 1)
         if chunk.usage:
@@ -401,6 +401,11 @@ class AnswerReader:
             event_tokens=event_tokens,
             event_bytes=self._event_bytes,
         )
+
+
+def _calls(delta: Delta) -> bool:
+    calls = delta.tool_calls or delta.function_call
+    return bool(calls) and bears_call(calls)
 
 
 def _first(texts: dict[int, list[str]]) -> str:

@@ -12,20 +12,11 @@ from pinchpoint.errors import PlanError
 from pinchpoint.vocab import ErrorKind
 from pinchpoint.wire.address import Address
 
-__all__ = ["MAX_HEADER_BYTES", "FramingError", "RequestHead", "ResponseReader", "request_bytes"]
+__all__ = ["MAX_HEADER_BYTES", "RequestHead", "ResponseReader", "request_bytes"]
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_INFLATED_BYTES = 16 << 20  # from one read; more is taken for a bomb
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
-
-class FramingError(Exception):
-    """What came is no response we can read. ``kind`` is ``NOT_HTTP`` (garbage, another protocol, an encoding that
-    was not asked for and cannot be undone) or ``TOO_LARGE`` (headers, or a compressed body that explodes)."""
-
-    def __init__(self, kind: ErrorKind, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
 
 
 class RequestHead:
@@ -72,8 +63,10 @@ def request_bytes(
 
 
 class ResponseReader:
-    """Reads one response from raw reads.
+    """Reads one response from raw reads. What is wrong with it is a value, ``failure``, never an exception.
 
+    ``failure`` is ``NOT_HTTP`` (garbage, another protocol, an encoding that was not asked for and cannot be undone)
+    or ``TOO_LARGE`` (headers, or a compressed body that explodes); ``failure_text`` says which.
     Interim responses (1xx) are skipped. gzip and deflate bodies, sent although identity was asked for, are undone.
     A body without length or chunks ends when the connection does: call :meth:`end` then.
     Bytes after the end of the message are not read; they cost the connection its ``keep_alive``.
@@ -85,7 +78,8 @@ class ResponseReader:
         self.complete = False
         self.keep_alive = False  # known once complete: another request may be sent on the connection
         self.keep_alive_s: float | None = None  # the server's "Keep-Alive: timeout=5"
-        self._failure: FramingError | None = None
+        self.failure: ErrorKind | None = None
+        self.failure_text = ""
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._limit = max_header_bytes
@@ -95,13 +89,9 @@ class ResponseReader:
         self._trailing = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what one read brought; returns the pieces of body in it.
-
-        Raises:
-            FramingError: now, and at every later call.
-        """
-        if self._failure is not None:
-            raise self._failure
+        """Take what one read brought; returns the pieces of body in it, those in front of a failure included."""
+        if self.failure is not None:
+            return []
         if self.complete:
             self.keep_alive = self.keep_alive and not data  # bytes nobody asked for: out of step
             return []
@@ -117,8 +107,6 @@ class ResponseReader:
                 self._fail(ErrorKind.NOT_HTTP, f"no HTTP/1.1 response: {error or type(error).__name__}")
         if self.status is None and self._header_bytes > self._limit:
             self._fail(ErrorKind.TOO_LARGE, f"the headers are longer than {self._limit} bytes")
-        if self._failure is not None:
-            raise self._failure
         if self._trailing:
             self.keep_alive = False
         pieces, self._pieces = self._pieces, []
@@ -126,14 +114,14 @@ class ResponseReader:
 
     def end(self) -> bool:
         """The server closed the connection cleanly: was the response whole?"""
-        if self._failure is None and self.status is not None and self._until_close:
+        if self.failure is None and self.status is not None and self._until_close:
             self.complete = True
         self.keep_alive = False
         return self.complete
 
     def _fail(self, kind: ErrorKind, text: str) -> None:
-        if self._failure is None:
-            self._failure = FramingError(kind, text)
+        if self.failure is None:
+            self.failure, self.failure_text = kind, text
 
     # -- called by the parser ------------------------------------------------------------------------
 
@@ -171,7 +159,7 @@ class ResponseReader:
             )
 
     def on_body(self, body: bytes) -> None:
-        if self.complete or self._failure is not None:
+        if self.complete or self.failure is not None:
             return
         if self._inflate is not None:
             try:
