@@ -1,0 +1,278 @@
+"""One connection, one request at a time: stamp now, think later.
+
+On each network read the time is taken and kept beside the bytes. They are parsed at once only while the first token is
+awaited, or when they may hold the end of the answer; else in batches, and by a sweep of everything that has grown old.
+An event's time is that of the read that completed it, whenever it was parsed.
+
+A plain Protocol is used, not a BufferedProtocol: uvloop reads into one buffer per loop and hands over a copy of what
+arrived, so a buffer of our own would only add a second Python call per read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from pinchpoint.units import now_ns, show_duration
+from pinchpoint.vocab import ErrorKind
+from pinchpoint.wire.answer import Answer, AnswerReader, How
+from pinchpoint.wire.http1 import ResponseReader
+
+__all__ = ["Connection", "Reply", "Tally"]
+
+_MOST_READS = 64
+_MOST_BYTES = 32 << 10
+_SHORT = 8  # a read this short may be a piece of an end marker that was cut
+_LAST_CHUNK = b"0\r\n\r\n"
+_DONE = b"[DONE]"
+
+
+class Tally:
+    """Live counts of one worker and rung, for eyes only."""
+
+    __slots__ = ("events", "longest_gap_ns")
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.longest_gap_ns = 0
+
+
+class Reply(msgspec.Struct):
+    """What came of one request. Times None where it never came to it."""
+
+    sent_ns: int | None
+    first_byte_ns: int | None
+    end_ns: int
+    status: int | None = None
+    answer: Answer | None = None  # None: not one whole response header came
+    error_kind: ErrorKind | None = None
+    error_message: str | None = None
+    stale: bool = False  # closed before one byte of the response came
+    reconnected: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """A success, as the wire defines it."""
+        return self.error_kind is None
+
+
+class Connection(asyncio.Protocol):
+    """A kept-alive HTTP/1.1 connection to endpoint number ``endpoint``."""
+
+    def __init__(self, endpoint: int, tally: Tally) -> None:
+        self.endpoint = endpoint
+        self.tally = tally
+        self.idle = False  # connected, and the last message was complete
+        self.closed = False
+        self.first_byte_ns: int | None = None
+        self.sent_ns = 0
+        self._transport: asyncio.Transport | None = None
+        self._pending: list[tuple[int, bytes]] = []
+        self._size = 0
+        self._eager = False
+        self._last_read_ns = 0
+        self._response: ResponseReader | None = None
+        self._answer: AnswerReader | None = None
+        self._counted = 0
+        self._reply: asyncio.Future[Reply] | None = None
+        self._settled: asyncio.Future[None] | None = None
+
+    # -- what the loop calls ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self.idle = True
+
+    def data_received(self, data: bytes) -> None:
+        t = now_ns()
+        pending = self._pending
+        pending.append((t, data))
+        if self._eager:
+            self.parse()
+            return
+        size = len(data)
+        self._size += size
+        if (
+            size < _SHORT
+            or len(pending) >= _MOST_READS
+            or self._size >= _MOST_BYTES
+            or data.endswith(_LAST_CHUNK)
+            or _DONE in data
+        ):
+            self.parse()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        t = now_ns()
+        self.closed = True
+        self.idle = False
+        self.parse()
+        self._settle()
+        if self._reply is None:
+            return
+        if self.first_byte_ns is None:
+            self._fail(
+                t, ErrorKind.CONNECTION_LOST, "the server closed the connection before any answer", stale=True
+            )
+        else:
+            self._end_of_input(t, exc)
+
+    # -- what the slots call ------------------------------------------------------------------------------------
+
+    def send(self, request: bytes) -> asyncio.Future[Reply]:
+        """Send one request; the future never fails, a failure is a Reply."""
+        assert self._transport is not None
+        self._response = ResponseReader()
+        self._answer = None
+        self._counted = 0
+        self._eager = True
+        self.first_byte_ns = None
+        reply = self._reply = asyncio.get_running_loop().create_future()
+        self.sent_ns = self._last_read_ns = now_ns()
+        if self.idle:
+            self.idle = False
+            self._transport.write(request)
+        else:  # lost while it was being handed over
+            self._fail(self.sent_ns, ErrorKind.CONNECTION_LOST, "the connection was lost", stale=True)
+        return reply
+
+    async def settle(self, limit_s: float) -> bool:
+        """Wait for the end of the message, which may come a moment after the end of the answer.
+
+        Returns True if the connection can carry another request; else it has been closed.
+        """
+        if not self.idle and not self.closed and self._response is not None:
+            self._settled = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(limit_s):
+                    await self._settled
+            except TimeoutError:
+                pass
+            self._settled = None
+        if not self.idle:
+            self.close()
+        return self.idle
+
+    def look(self, now: int, idle_limit_ns: int) -> None:
+        """The sweep's visit: parse what waits, end what has been silent for too long."""
+        if self._pending:
+            self.parse()
+        elif self._reply is not None and now - self._last_read_ns > idle_limit_ns:
+            self.cut(ErrorKind.TIMEOUT, f"not one byte for {show_duration(idle_limit_ns)}")
+
+    def cut(self, kind: ErrorKind, message: str) -> None:
+        """End the request in flight, if there is one, and the connection."""
+        self.parse()
+        if self._reply is not None and self._answer is not None:
+            self._answered(now_ns(), "timeout" if kind == ErrorKind.TIMEOUT else "cancelled", message)
+        elif self._reply is not None:
+            self._fail(now_ns(), kind, message)
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self.idle = False
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- thinking -----------------------------------------------------------------------------------------------
+
+    def parse(self) -> None:
+        """Read everything that arrived and waits."""
+        pending = self._pending
+        if not pending:
+            return
+        self._pending = []
+        self._size = 0
+        response = self._response
+        if response is None or self.idle:
+            # Bytes that nobody asked for: no HTTP server, or one that says goodbye (408).
+            self.close()
+            return
+        if self.first_byte_ns is None:
+            self.first_byte_ns = pending[0][0]
+        self._read(pending, response)
+        answer = self._answer
+        if answer is not None and self._reply is not None:
+            events = len(answer.event_ns)
+            self.tally.events += events - self._counted
+            self._counted = events
+            self._eager = events == 0
+
+    def _read(self, pending: list[tuple[int, bytes]], response: ResponseReader) -> None:
+        last = self._last_read_ns
+        streaming = not self._eager
+        answer = self._answer
+        for t, data in pending:
+            if streaming and t - last > self.tally.longest_gap_ns:
+                self.tally.longest_gap_ns = t - last
+            self._last_read_ns = last = t
+            pieces = response.feed(data)
+            if answer is None and response.status is not None:
+                kind = response.headers.get("content-type")
+                answer = self._answer = AnswerReader(kind, status=response.status)
+            if answer is not None:
+                for piece in pieces:
+                    answer.feed(t, piece)  # ignores what comes after the end of the answer
+                if answer.ended or response.complete:
+                    self._answered(t, "clean")
+            if response.failure is not None:
+                self._broken(t, response.failure, response.failure_text)
+                return
+        if response.complete:
+            self._message_over(response)
+
+    def _answered(self, t: int, how: How, message: str | None = None) -> None:
+        """The request in flight is over; the message on the connection may not be."""
+        future, self._reply = self._reply, None
+        if future is None or future.done():
+            return
+        assert self._answer is not None
+        answer = self._answer.finish(t, how)
+        self.tally.events += len(answer.event_ns) - self._counted
+        assert self._response is not None
+        reply = Reply(self.sent_ns, self.first_byte_ns, answer.end_ns, self._response.status, answer)
+        reply.error_kind = answer.error_kind
+        reply.error_message = None if answer.ok else message or answer.error_message
+        future.set_result(reply)
+
+    def _message_over(self, response: ResponseReader) -> None:
+        self._eager = False
+        if response.keep_alive:
+            self.idle = True
+        else:
+            self.close()
+        self._settle()
+
+    def _end_of_input(self, t: int, exc: Exception | None) -> None:
+        response = self._response
+        assert response is not None
+        whole = exc is None and response.end()
+        if self._answer is None:
+            lost = "the server closed the connection inside the response header"
+            self._fail(t, ErrorKind.CONNECTION_LOST, lost)
+        else:
+            self._answered(t, "clean" if whole else "reset")
+
+    def _broken(self, t: int, kind: ErrorKind, text: str) -> None:
+        if self._answer is not None:
+            self._answered(t, "too_large" if kind == ErrorKind.TOO_LARGE else "not_http", text)
+        else:
+            self._fail(t, kind, text)
+        self.close()
+
+    def _fail(self, t: int, kind: ErrorKind, message: str, stale: bool = False) -> None:
+        future, self._reply = self._reply, None
+        if future is not None and not future.done():
+            reply = Reply(
+                self.sent_ns, self.first_byte_ns, t, error_kind=kind, error_message=message, stale=stale
+            )
+            if self._response is not None:
+                reply.status = self._response.status
+            future.set_result(reply)
+
+    def _settle(self) -> None:
+        if self._settled is not None and not self._settled.done():
+            self._settled.set_result(None)
