@@ -26,7 +26,10 @@ from pinchpoint.units import SECOND, now_ns, to_s
 from pinchpoint.vocab import CUT_SHORT, Stage
 from pinchpoint.wire.dialect import Dialect
 
-__all__ = ["Onlooker", "RunResult", "resume", "run"]
+__all__ = ["Onlooker", "RunResult", "at_terminal", "resume", "run"]
+
+
+INTERRUPTED = "stopped by Ctrl-C; what was measured is kept, --resume goes on"
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -151,12 +154,14 @@ def _climb(folder: RunFolder, plan: Plan, fleet: Fleet, seen: list[Seen], onlook
                 return _left_out(plan, seen) if deadline.left_s() is not None else None
             if plan.limits.max_requests and sent + _requests(rung) > plan.limits.max_requests:
                 return f"--max-requests: {rung.label} would go beyond {plan.limits.max_requests} requests"
+            if interrupts.pressed:  # between two rungs
+                return INTERRUPTED
             _announce(plan, rung, seen, onlooker)
             done = fleet.run(rung, deadline.watching(fleet, onlooker.progress))
             sent += done.sent
             folder.close_rung(_marks(done, interrupts.pressed, deadline.passed))
             if interrupts.pressed:
-                return "stopped by Ctrl-C; what was measured is kept, --resume goes on"
+                return INTERRUPTED
             reading = read_latest(folder, done.rung.index)
             onlooker.rung_closed(reading)
             seen.append(_seen(reading, to_s(done.end_ns - done.start_ns)))
@@ -291,17 +296,18 @@ def print_dry_run(plan: Plan, *, as_json: bool) -> int:
 
 def from_terminal(plan: Plan, *, as_json: bool) -> int:
     """``pinchpoint run``: live view, then the summary; returns the exit code."""
-    return _at_terminal(lambda onlooker: run(plan, onlooker), as_json)
+    return at_terminal(lambda onlooker: run(plan, onlooker), as_json)
 
 
 def from_terminal_resume(path: Path, endpoint: dict[str, Any], *, as_json: bool) -> int:
     """``pinchpoint run --resume``."""
     from pinchpoint.plan.read import endpoint_fields
 
-    return _at_terminal(lambda onlooker: resume(path, endpoint_fields(endpoint), onlooker), as_json)
+    return at_terminal(lambda onlooker: resume(path, endpoint_fields(endpoint), onlooker), as_json)
 
 
-def _at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
+def at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
+    """Live view while ``job`` runs, then the summary; returns the exit code."""
     from pinchpoint.commands.terminal import LiveOnlooker, show_findings
 
     with LiveOnlooker(to_stderr=as_json) as onlooker:
