@@ -3,6 +3,7 @@
 import pytest
 
 from pinchpoint.errors import PlanError
+from pinchpoint.plan.ladder import first_rungs
 from pinchpoint.plan.model import DEFAULT_PROFILES, Profile
 from pinchpoint.plan.read import read_plan
 
@@ -99,3 +100,16 @@ def test_a_damaged_file_is_named(tmp_path):
 def test_commas_inside_a_query_do_not_part_it():
     plan = read_plan(flags={"watch": ['prometheus://h?q=rate(x{a="b",c="d"}[1m])', "nic://"]})
     assert plan.watch == ('prometheus://h?q=rate(x{a="b",c="d"}[1m])', "nic://")
+
+
+def test_a_trace_is_one_rung_with_its_own_mean_lengths_and_rate(tmp_path):
+    trace = tmp_path / "t.jsonl"
+    rows = [(0, 100, 10), (1000, 300, 20), (2000, 200, 30)]
+    trace.write_text("".join(f'{{"timestamp":{t},"input_length":{i},"output_length":{o}}}\n' for t, i, o in rows))
+    plan = read_plan(flags={"trace": str(trace)})
+    assert plan.profiles == (Profile("trace", 200, 20),)
+    assert plan.arrivals.rates == (1.5,)  # three requests over two seconds
+    rung = first_rungs(plan)
+    assert [(r.why, r.requests, r.rate) for r in rung] == [("trace", 3, 1.5)]
+    with pytest.raises(PlanError, match="leave --profile"):
+        read_plan(flags={"trace": str(trace), "profile": ["a=1/1"]})

@@ -218,10 +218,10 @@ MIN_REQUESTS_AT_ONE = 6  # a rung at 1 gives the unloaded time: four requests wo
 
 
 def _trace_rung(plan: Plan) -> Rung:
-    cap = plan.arrivals.max_in_flight
-    return Rung(
-        0, Profile("trace", 1, 1), cap, 0.0, None, None, plan.load.warmup_request_count or 0, 0, "trace"
-    )
+    arrivals, load = plan.arrivals, plan.load
+    warmup = load.warmup_request_count or 0
+    profile, rate = plan.profiles[0], arrivals.rates[0]
+    return Rung(0, profile, arrivals.max_in_flight, rate, load.request_count, None, warmup, 0, "trace")
 
 
 def _done(rung: Rung, seen: Sequence[Seen]) -> bool:

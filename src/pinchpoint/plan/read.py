@@ -25,6 +25,8 @@ import yaml
 from pinchpoint.errors import PlanError
 from pinchpoint.plan import values
 from pinchpoint.plan.model import DEFAULT_LADDER, DEFAULT_PROFILES, Plan, Profile
+from pinchpoint.plan.traces import read_trace
+from pinchpoint.units import SECOND
 
 __all__ = ["FIELDS", "endpoint_fields", "read_plan"]
 
@@ -205,6 +207,21 @@ def _profiles(given: Mapping[str, Any]) -> tuple[Profile, ...]:
     return tuple(picked)
 
 
+def _replayed(fields: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """A trace is one rung: its profile has the trace's mean lengths, its rate the trace's mean rate."""
+    if "profile" in given or "profiles" in given:
+        raise PlanError("--trace brings its own lengths; leave --profile and --profiles out")
+    arrivals = fields["arrivals"]
+    rows = read_trace(arrivals["trace"], arrivals.get("trace_speed", 1.0))
+    load = fields.setdefault("load", {})
+    kept = rows[: load.get("request_count") or len(rows)]
+    load["request_count"] = len(kept)
+    mean = [sum(lengths) / len(kept) for lengths in zip(*((row.isl, row.osl) for row in kept), strict=True)]
+    fields["profiles"] = (Profile("trace", max(1, round(mean[0])), max(1, round(mean[1]))),)
+    span_s = max(kept[-1].due_ns / SECOND, 1e-3)
+    arrivals["rates"] = (round(len(kept) / span_s, 6),)
+
+
 def _settle(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     """Fill what follows from other keys, refuse what contradicts."""
     levels = fields.pop("concurrency", DEFAULT_LADDER)
@@ -226,6 +243,8 @@ def _settle(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
         arrivals["max_in_flight"] = levels[0]
     fields["auto"] = levels == "auto" and not opened
     fields["concurrency"] = () if levels == "auto" or opened else tuple(levels)
+    if arrivals.get("trace"):
+        _replayed(fields, given)
     try:
         return msgspec.convert(fields, Plan)
     except msgspec.ValidationError as failure:
