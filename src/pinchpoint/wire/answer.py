@@ -133,24 +133,37 @@ class AnswerReader:
         """Take body bytes, cut anywhere, whose network read arrived at ``t_ns``."""
         if self.ended:
             return
-        # Nearly every read is one whole event on one line: decode it where it lies. JSON allows the
-        # space before it and the line ends after it.
+        # Nearly every read is one whole event on one line, or several: decode them where they lie. JSON allows
+        # the space before an object and the line ends after it.
         size = len(body)
-        if (
-            self._splitter.idle
-            and body.find(b"\n") == size - 2
-            and body[:5] == b"data:"
-            and body[-2:] == b"\n\n"
-            and size <= self._limit
-            and b"\r" not in body
-        ):
+        if not (self._splitter.idle and 6 < size <= self._limit and 13 not in body and body[:5] == b"data:"):
+            self._split(t_ns, body)
+        elif body.find(b"\n") == size - 2 and body[-1] == 10:
+            self._simple(t_ns, body, b"")
+        else:
+            *blocks, tail = body.split(b"\n\n")
+            for block in blocks:
+                self._simple(t_ns, block, b"\n\n")
+            self._split(t_ns, tail)
+
+    def _simple(self, t_ns: int, block: bytes, ending: bytes) -> None:
+        """One block, most likely one line of data."""
+        if self.ended:
+            return
+        if block[:5] == b"data:" and (not ending or 10 not in block):
+            data = block[5:]
             try:
-                chunk = read_chunk(body[5:])
+                chunk = read_chunk(data)
             except (DecodeError, RecursionError):
                 pass
             else:
-                self._take(t_ns, chunk, size, body[5:] if chunk.error or not chunk.choices else b"")
+                size = len(block) + len(ending)
+                self._take(t_ns, chunk, size, data if chunk.error or not chunk.choices else b"")
                 return
+        self._split(t_ns, block + ending)
+
+    def _split(self, t_ns: int, body: bytes) -> None:
+        """Any bytes."""
         for event in self._splitter.feed(body):
             self._event(t_ns, event)
             if self.ended:
@@ -238,6 +251,11 @@ class AnswerReader:
                 self.first_token_ns = t_ns
             if self._keep_text:
                 self._ordinals.append(self._json_events - 1)
+        if chunk.usage or chunk.timings or data:
+            self._beside(chunk, bears, data)
+
+    def _beside(self, chunk: Chunk, bears: bool, data: bytes) -> None:
+        """What an event carries beside its choices."""
         if chunk.usage:
             self._count(chunk.usage, bears)
         if chunk.timings:

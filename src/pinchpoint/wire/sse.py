@@ -39,7 +39,7 @@ class Event(NamedTuple):
 class EventSplitter:
     """Body bytes in, events out; the result does not depend on how the bytes were cut."""
 
-    __slots__ = ("_drop_lf", "_first", "_limit", "_rest", "_tried", "idle", "overrun")
+    __slots__ = ("_drop_lf", "_limit", "_rest", "_tried", "idle", "overrun")
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self.idle = True  # nothing pending: the next byte begins an event
@@ -47,7 +47,6 @@ class EventSplitter:
         self._rest = bytearray()
         self._limit = max_event_bytes
         self._drop_lf = False  # the last byte was a CR: an LF that follows belongs to it
-        self._first = True
         self._tried = False  # the pending block was seen not to be line-parted
 
     def feed(self, body: bytes) -> list[Event]:
@@ -110,7 +109,6 @@ class EventSplitter:
                 self._tried = True
                 break
             events.append(Event(bytes(block[taken + 5 : end]), size=end + 1 - taken))
-            self._first = False
             taken = end + 1
         return taken
 
@@ -120,9 +118,7 @@ class EventSplitter:
         if not self._tried and block.find(b"\ndata:") >= 0:
             taken = self._take_lines(block, events)
             block, size = block[taken:], size - taken
-        if self._first:
-            self._first = False
-            block = block.removeprefix(_BOM)
+        block = block.removeprefix(_BOM)
         if len(block) > self._limit:
             self.overrun = True
         elif block.startswith(b"data:") and b"\n" not in block:
