@@ -1,0 +1,68 @@
+"""The product as a person runs it: the command line in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """All of it, line breaks of a narrow terminal taken out."""
+        return " ".join((self.out + self.err).split())
+
+
+class Product:
+    """Runs ``pinchpoint`` in a folder of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def command(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "pinchpoint", *map(str, arguments)]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+        return {**kept, "COLUMNS": "200", "NO_COLOR": "1", **more}
+
+    def __call__(self, *arguments: object, timeout: float = 90, **environment: str) -> Ran:
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=self.home,
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.home,
+            env=self.environment(**environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def findings(folder: Path) -> dict:
+    return json.loads((folder / "findings.json").read_text())
+
+
+def rungs(folder: Path) -> dict[tuple[str, int], dict]:
+    """(profile, concurrency) → reading."""
+    return {(rung["profile"], rung["concurrency"]): rung for rung in findings(folder)["rungs"]}

@@ -1,0 +1,273 @@
+"""What goes wrong around a run: each is a clear message or a row, the exit code of the contract, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import duckdb
+import psutil
+import pytest
+from product import Product, findings, rungs
+
+from pinchpoint.engines.scripted import Reply, Script
+
+QUICK = (
+    "--profile",
+    "p=16/4",
+    "--concurrency",
+    "2",
+    "--requests-per-slot",
+    "2",
+    "--workers",
+    "1",
+    "-o",
+    "out",
+)
+FAST = Reply(ttft_ms=5, gap_ms=2)
+SECRET = "sk-a-very-secret-key-7f3a"
+
+
+def closed_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+REFUSED = [
+    # script, more flags, words the message must have
+    (Script(prefix="/elsewhere"), (), ("404",)),  # the wrong path: the test leaves the prefix out
+    (Script(), ("-m", "other"), ("other", "does not exist")),
+    (Script(api_key="k"), (), ("401", "--api-key")),
+    (Script(replies=(Reply(body="<html><body>hello</body></html>", content_type="text/html"),)), (), ("html",)),
+    (Script(replies=(Reply(status=500, body='{"error": {"message": "out of memory"}}'),)), (), ("500", "out of memory")),
+    (Script(replies=(Reply(error_after=0, error_message="engine is dead"),)), (), ("engine is dead",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "flags", "words"), REFUSED)
+def test_an_endpoint_that_refuses_ends_the_run_before_it_begins(scripted, pinchpoint, script, flags, words):
+    url = scripted(script).url.removesuffix("/elsewhere")
+    done = pinchpoint("run", "-u", url, *flags, *QUICK)
+    assert done.code == 2, done.said
+    assert all(word.lower() in done.said.lower() for word in words), done.said
+    assert "Traceback" not in done.said
+    assert not (pinchpoint.home / "out").exists()
+
+
+def test_no_server(pinchpoint):
+    done = pinchpoint("run", "-u", f"http://127.0.0.1:{closed_port()}", *QUICK)
+    assert done.code == 2
+    assert "refused" in done.said.lower()
+    assert "Traceback" not in done.said
+
+
+def test_no_http_server(pinchpoint):
+    """Something listens that speaks no HTTP (here: it says a banner and hangs up)."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        import threading
+
+        def banner() -> None:
+            for _ in range(20):
+                try:
+                    link, _ = listening.accept()
+                except OSError:
+                    return
+                link.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+                link.close()
+
+        threading.Thread(target=banner, daemon=True).start()
+        done = pinchpoint("run", "-u", f"http://127.0.0.1:{listening.getsockname()[1]}", *QUICK)
+        listening.shutdown(socket.SHUT_RDWR)
+    assert done.code == 2, done.said
+    assert "http" in done.said.lower()
+    assert "Traceback" not in done.said
+
+
+def test_a_self_signed_certificate_is_refused_until_it_is_trusted(scripted, pinchpoint, self_signed):
+    url = scripted(Script(replies=(FAST,), certificate=self_signed)).url
+    refused = pinchpoint("run", "-u", url, *QUICK)
+    assert refused.code == 2
+    assert "certificate" in refused.said.lower()
+    assert "--insecure" in refused.said
+    assert "--ca-file" in refused.said
+    for number, flags in enumerate((("--ca-file", self_signed), ("--insecure",))):
+        done = pinchpoint("run", "-u", url, *flags, *QUICK[:-1], f"out{number}")
+        assert done.code == 0, done.said
+
+
+def test_failed_requests_are_rows_and_make_the_exit_code_1(scripted, pinchpoint):
+    """Every fourth answer is a 429: a quarter fails, more than 5 %."""
+    script = Script(replies=(FAST, FAST, FAST, Reply(osl=None, ttft_ms=5, status=429, body="slow down")))
+    done = pinchpoint(
+        "run", "-u", scripted(script).url, "--profile", "p=16/4", "--concurrency", "2", "--requests-per-slot", "16",
+        "-o", "out", "--workers", "1",
+    )  # fmt: skip
+    assert done.code == 1, done.said
+    rung = rungs(pinchpoint.home / "out")["p", 2]
+    assert rung["requests"] == 32
+    assert rung["failed"] in (7, 8, 9)
+    assert rung["errors"] == {"rate_limited": rung["failed"]}
+    assert not rung["valid"]
+    assert any("5.0%" in reason for reason in rung["invalid_reasons"])
+
+
+def test_keys_appear_in_no_file_and_no_message(scripted, pinchpoint):
+    (pinchpoint.home / "key").write_text(SECRET + "\n")
+    script = Script(replies=(FAST,), api_key=SECRET)
+    ways = [
+        ((), {"OPENAI_API_KEY": SECRET}),
+        (("--api-key", "env:MY_KEY"), {"MY_KEY": SECRET}),
+        (("--api-key", f"file:{pinchpoint.home / 'key'}"), {}),
+        (("-H", "Authorization: env:MY_HEADER"), {"MY_HEADER": f"Bearer {SECRET}"}),
+    ]
+    for number, (flags, environment) in enumerate(ways):
+        done = pinchpoint(
+            "run", "-u", scripted(script).url, *flags, *QUICK[:-1], f"out{number}", **environment
+        )
+        assert done.code == 0, done.said
+        assert SECRET not in done.out + done.err
+        files = [path for path in (pinchpoint.home / f"out{number}").rglob("*") if path.is_file()]
+        assert len(files) > 5
+        assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+def test_a_server_that_repeats_the_key_does_not_bring_it_into_the_record(scripted, pinchpoint):
+    echo = Reply(osl=4, ttft_ms=5, status=403, body=f"key {SECRET} is not allowed, {'x' * 50}")
+    script = Script(replies=(*[FAST] * 12, echo))
+    done = pinchpoint(
+        "run", "-u", scripted(script).url, "--profile", "p=16/4", "--concurrency", "1", "--requests-per-slot", "40",
+        "-o", "out", "--workers", "1", OPENAI_API_KEY=SECRET,
+    )  # fmt: skip
+    assert done.code in (0, 1, 2)
+    assert SECRET not in done.out + done.err
+    for path in (pinchpoint.home / "out").rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+    refused = pinchpoint(
+        "run", "-u", scripted(Script(replies=(Reply(status=403, body=f"bad key {SECRET}"),))).url, *QUICK[:-1], "out2",
+        OPENAI_API_KEY=SECRET,
+    )  # fmt: skip
+    assert refused.code == 2
+    assert SECRET not in refused.said
+
+
+# -- runs that are cut short ----------------------------------------------------------------------------------------
+
+# Rungs of about 0.5, 0.5 and 10 s.
+SLOW = Script(replies=(Reply(osl=4, ttft_ms=20, gap_ms=20), Reply(osl=100, ttft_ms=20, gap_ms=25)))
+THREE_RUNGS = (
+    "--profile", "a=16/4", "--profile", "b=16/4", "--profile", "long=16/100", "--concurrency", "2",
+    "--requests-per-slot", "3", "--workers", "1", "-o", "out",
+)  # fmt: skip
+
+
+def closed_rungs(folder: Path) -> list[int]:
+    marks = folder / "marks.parquet"
+    if not marks.exists():
+        return []
+    return [
+        row[0]
+        for row in duckdb.sql(f"select rung from '{marks}' where stage = 'rung' order by rung").fetchall()
+    ]
+
+
+def start_and_wait_for_two_rungs(pinchpoint: Product, url: str) -> subprocess.Popen[str]:
+    run = pinchpoint.start("run", "-u", url, *THREE_RUNGS)
+    deadline = time.monotonic() + 60
+    while len(closed_rungs(pinchpoint.home / "out")) < 2:
+        assert run.poll() is None, run.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)  # into the third rung
+    return run
+
+
+def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(scripted, pinchpoint):
+    run = start_and_wait_for_two_rungs(pinchpoint, scripted(SLOW, own_process=True).url)
+    os.kill(run.pid, signal.SIGINT)
+    time.sleep(0.3)
+    os.kill(run.pid, signal.SIGINT)  # the second cuts off what is in flight
+    said = run.communicate(timeout=60)[0]
+    assert run.returncode == 1, said
+    assert "--resume" in " ".join(said.split())
+    assert "Traceback" not in said
+    folder = pinchpoint.home / "out"
+    assert (folder / "report.html").exists()
+    kept = rungs(folder)
+    assert kept["a", 2]["valid"]
+    assert kept["b", 2]["valid"]
+    before = kept["a", 2]["ttft_ms"]
+
+    resumed = pinchpoint("run", "--resume", folder)
+    assert resumed.code in (0, 1), resumed.said
+    after = rungs(folder)
+    assert set(after) == {("a", 2), ("b", 2), ("long", 2)}
+    assert after["a", 2]["ttft_ms"] == before
+
+
+def test_kill_9_loses_only_the_unfinished_rung(scripted, pinchpoint):
+    endpoint = scripted(SLOW, own_process=True)
+    run = start_and_wait_for_two_rungs(pinchpoint, endpoint.url)
+    workers = psutil.Process(run.pid).children(recursive=True)
+    run.kill()
+    run.communicate()
+    folder = pinchpoint.home / "out"
+    assert closed_rungs(folder) == [0, 1]
+    assert psutil.wait_procs(workers, timeout=20)[1] == []  # workers end with their parent
+
+    read = pinchpoint("analyse", folder)
+    assert read.code in (0, 1), read.said
+    assert set(rungs(folder)) == {("a", 2), ("b", 2)}
+
+    resumed = pinchpoint("run", "--resume", folder)
+    assert resumed.code == 0, resumed.said
+    assert closed_rungs(folder) == [0, 1, 2]
+    assert set(rungs(folder)) == {("a", 2), ("b", 2), ("long", 2)}
+    sent = duckdb.sql(
+        f"select rung, count(*) from '{folder}/requests/*.parquet' group by rung order by rung"
+    ).fetchall()
+    assert sent == [(0, 8), (1, 8), (2, 8)]  # 2 slots × (3 + 1 warm-up), each rung once
+    again = [s.prompt_start for s in endpoint.truth() if s.asked == 100]
+    assert len(again) == len(set(again))  # no prompt of the lost rung is sent twice
+
+    assert pinchpoint("run", "--resume", folder).code == 2  # nothing is left to do
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 160 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = shutil.which("mount")
+    done = subprocess.run(
+        [mount or "mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", place], capture_output=True
+    )
+    if done.returncode:
+        pytest.skip("mounting a small file system needs root: " + done.stderr.decode().strip())
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.lab
+def test_a_full_disk_ends_the_run_with_a_message_and_keeps_closed_rungs(
+    scripted, pinchpoint, small_disk, tmp_path
+):
+    url = scripted(Script(replies=(Reply(ttft_ms=5, gap_ms=1),)), own_process=True).url
+    done = pinchpoint(
+        "run", "-u", url, "--profile", "p=16/200", "--concurrency", "1,2,3,4,5,6,7,8,9,10,11,12", "--workers", "1",
+        "-o", small_disk / "out",
+    )  # fmt: skip
+    assert done.code == 2, done.said
+    assert "no space left" in done.said.lower()
+    assert "Traceback" not in done.said
+    closed = closed_rungs(small_disk / "out")
+    assert closed
+    shutil.copytree(small_disk / "out", tmp_path / "copy")
+    read = pinchpoint("analyse", tmp_path / "copy")
+    assert read.code in (0, 1), read.said
+    assert [rung["rung"] for rung in findings(tmp_path / "copy")["rungs"]] == closed
