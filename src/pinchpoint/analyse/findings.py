@@ -15,6 +15,7 @@ __all__ = [
     "ClientView",
     "Finding",
     "Findings",
+    "Hypothesis",
     "Interference",
     "Isolation",
     "Pause",
@@ -37,6 +38,7 @@ class Stats(msgspec.Struct, frozen=True, omit_defaults=False):
     p99: float | None = None  # refused below analyse.stats.MIN_N_P99 values
     p999: float | None = None
     max: float | None = None
+    p50_interval: tuple[float, float] | None = None  # 95 %, from order statistics; None below 6 values
 
 
 class TimeShares(msgspec.Struct, frozen=True):
@@ -96,7 +98,8 @@ class Pause(msgspec.Struct, frozen=True):
     prompts_finished: int  # first token came at its end
     token_equivalent: float | None  # length × prefill ceiling (tok/s)
     coincides_with_prefill: bool
-    cause: str  # "prefill" | "coincides with prefill" | "host pressure" | "client lag" | "compile" | "preemption" | "unattributed"
+    cause: str  # "prefill" | "coincides with prefill" | "own replacement prompts" (decode-only rungs)
+    # | "client lag" | "compile" | "preemption" | "host pressure" | "periodic" | "unattributed"
     rank: int = 0  # which cluster of streams, 0 when all tick together
 
 
@@ -148,6 +151,10 @@ class RungReading(msgspec.Struct, frozen=True, kw_only=True):
     input_tok_s: float | None = None
     output_tok_s: float | None = None
     total_tok_s: float | None = None
+    rate_interval: tuple[float, float] | None = None  # 95 %, of the phase's own rate (analyse.reading.RATE)
+    uncached_input_tok_s: float | None = (
+        None  # without prompt tokens from a prefix cache, where the server says
+    )
     request_s: float | None = None
     goodput_s: float | None = None
     slo_share: float | None = None
@@ -176,6 +183,11 @@ class RungReading(msgspec.Struct, frozen=True, kw_only=True):
     pauses: list[Pause] = []  # the longest 200 of them
     pause_count: int | None = None
     pause_share: float | None = None  # of the window, union of pauses
+    pause_share_unprompted: float | None = None  # the same without pauses that coincide with any prompt
+    prompts_waiting_share: float | None = None  # of the window: some prompt had no first token yet
+    pause_causes: dict[str, int] = {}  # over all pauses, not only those listed
+    ranks_seen: int | None = None  # groups of streams that tick on their own
+    host_pressure: float | None = None  # share of the window in which somebody waited for a CPU
     isolation: Isolation | None = None
     cached_share: float | None = None
     client: ClientView | None = None

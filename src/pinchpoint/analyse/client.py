@@ -1,0 +1,90 @@
+"""The load generator about itself: was it early enough, and was it the limit?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinchpoint.analyse.causes import LAG, in_ns
+from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.findings import ClientView, Stats
+from pinchpoint.analyse.latency import Latencies
+from pinchpoint.analyse.stats import MIN_N_P99, quantile
+from pinchpoint.analyse.tables import Floats, RungTables, Series
+from pinchpoint.analyse.window import Window
+from pinchpoint.units import MILLISECOND
+
+__all__ = ["GENERATOR_LATE_MS", "client_view"]
+
+BUSY = 0.9  # of one core, mean over the window
+NEAR_CEILING = 0.7
+TAIL = 0.5  # lag of this share of the p99 gap could make the tail
+LAG_MATTERS_MS = 5.0  # below this no tail is blamed on the client
+GENERATOR_LATE_MS = 10.0  # open loop: a schedule kept within this is kept
+
+
+def client_view(
+    tables: RungTables, window: Window, found: Latencies, gap: Stats | None, events_s: float | None,
+    in_flight_mean: float, ceiling: float | None, refused: dict[str, str],
+) -> ClientView:  # fmt: skip
+    """Lag, CPU, and whether either could be what was measured. ``limited`` is None without any sample."""
+    lag = _together(_inside(tables, window, *LAG, time=True))
+    cpu = [float(s.value.mean()) for s in _inside(tables, window, "cpu")]
+    lag_p99, lag_max = _tail(lag, refused)
+    busiest = max(cpu, default=None)
+    delay = np.sort(found.present("delay")) / MILLISECOND
+    late = quantile(delay, 0.99) if len(delay) else None
+    reasons = _reasons(lag_p99, busiest, gap, events_s, ceiling)
+    if not tables.facts.closed and late is not None and late > GENERATOR_LATE_MS:
+        reasons.append(f"requests were sent up to {late:.0f} ms (p99) after they were due: generator limited")
+    watched = len(lag) > 0 or busiest is not None or ceiling is not None
+    if not watched:
+        refused["client"] = "the load generator left no samples of itself"
+    return ClientView(
+        lag_p99_ms=lag_p99,
+        lag_max_ms=lag_max,
+        cpu_share=busiest,
+        limited=bool(reasons) if watched or reasons else None,
+        reasons=reasons,
+        sent_delay_p99_ms=late,
+        in_flight_mean=in_flight_mean,
+    )
+
+
+def _reasons(
+    lag: float | None, busiest: float | None, gap: Stats | None, events_s: float | None, ceiling: float | None
+) -> list[str]:
+    reasons = []
+    tail = gap.p99 if gap else None
+    if lag is not None and lag >= LAG_MATTERS_MS and tail is not None and lag >= TAIL * tail:
+        reasons.append(
+            f"its event loop woke {lag:.0f} ms late (p99), which could make the p99 gap of {tail:.0f} ms"
+        )
+    if busiest is not None and busiest >= BUSY:
+        reasons.append(f"a worker used {percent(busiest)} of a core")
+    if ceiling and events_s is not None and events_s >= NEAR_CEILING * ceiling:
+        reasons.append(f"{events_s:,.0f} events/s are {percent(events_s / ceiling)} of what it manages alone")
+    return reasons
+
+
+def _tail(lag: Floats, refused: dict[str, str]) -> tuple[float | None, float | None]:
+    if len(lag) == 0:
+        return None, None
+    ascending = np.sort(lag) / MILLISECOND
+    if len(ascending) < MIN_N_P99:
+        refused["client.lag_p99_ms"] = f"p99 of lag needs {MIN_N_P99} samples, there are {len(ascending)}"
+        return None, float(ascending[-1])
+    return quantile(ascending, 0.99), float(ascending[-1])
+
+
+def _inside(tables: RungTables, window: Window, *metrics: str, time: bool = False) -> list[Series]:
+    samples, found = tables.samples, []
+    for series in samples.series("client", *metrics).values():
+        keep = window.holds(series.t)
+        if keep.any():
+            unit = str(samples.unit[(samples.source == "client") & np.isin(samples.metric, metrics)][0])
+            found.append(Series(series.t[keep], series.value[keep] * (in_ns(unit) if time else 1.0)))
+    return found
+
+
+def _together(parts: list[Series]) -> Floats:
+    return np.concatenate([p.value for p in parts]) if parts else np.array([], dtype=np.float64)

@@ -1,0 +1,39 @@
+"""Numbers inside sentences: few digits, the unit with them."""
+
+from __future__ import annotations
+
+__all__ = ["factor", "ms", "number", "percent", "rate"]
+
+
+def percent(share: float, *, sign: bool = False) -> str:
+    """``33 %``, ``0.8 %``, with ``sign`` also ``+33 %``."""
+    hundred = 100 * share
+    plus = "+" if sign else ""
+    whole = abs(hundred) >= 9.95 or abs(hundred - round(hundred)) < 0.005
+    return f"{hundred:{plus}.0f} %" if whole else f"{hundred:{plus}.1f} %"
+
+
+def ms(value: float) -> str:
+    """``42 ms``, ``1.34 s``."""
+    if value >= 999.5:
+        return f"{value / 1000:.3g} s" if value < 99_950 else f"{value / 1000:.0f} s"
+    return f"{value:.3g} ms"
+
+
+def rate(value: float) -> str:
+    """``12,376``: tokens per second and the like."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def number(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def factor(ratio: float) -> str:
+    """How something changed: ``fell 5.2×``, ``rose 1.8×``, ``hardly changed``."""
+    if ratio <= 0:
+        return "vanished"
+    if 1 / 1.1 < ratio < 1.1:
+        return "hardly changed"
+    return f"rose {ratio:.3g}×" if ratio > 1 else f"fell {1 / ratio:.3g}×"

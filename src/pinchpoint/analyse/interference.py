@@ -1,0 +1,70 @@
+"""Time that decode lost to prompts, and in which manner."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinchpoint.analyse.context import DecodeLadder
+from pinchpoint.analyse.findings import Interference
+from pinchpoint.analyse.gaps import Base, Gaps, excess_share
+from pinchpoint.analyse.latency import Latencies
+from pinchpoint.units import MILLISECOND
+
+__all__ = ["NEAR", "SEEN", "interference"]
+
+NEAR = 1.15  # base gap over decode-only TPOT up to here: decode was normal until it was stopped
+SEEN = 0.05  # share of decode time from which interference is said to be there
+
+
+def interference(
+    base: Base,
+    gaps: Gaps,
+    found: Latencies,
+    streams: float,
+    ladder: DecodeLadder | None,
+    tokens_per_event: float | None,
+    refused: dict[str, str],
+) -> tuple[Interference, list[str]]:
+    """Interference of a rung that decodes, and notes on how decode alone was come by.
+
+    ``ladder`` is the decode-only ladder of the run, None for a decode-only rung itself and where there is none:
+    then the rung's own base gap stands in.
+    """
+    own = None if base.ns is None or len(gaps) == 0 else excess_share(gaps.length, base.ns)
+    base_ms = None if base.ns is None else base.ns / MILLISECOND
+    if base_ms is None:
+        refused["interference.base_gap_ms"] = base.reason
+        refused["interference.own_base_share"] = base.reason
+    alone, how = (None, "no decode-only ladder in this run") if ladder is None else ladder.at(streams)
+    tpot = found.present("tpot")
+    if alone is not None and len(tpot):
+        share = 1 - alone / (float(tpot.mean()) / MILLISECOND)
+        ratio = None if base_ms is None else base_ms / (tokens_per_event or 1.0) / alone
+        reading = _reading(share, ratio)
+        return Interference(
+            form="decode_only", base_gap_ms=base_ms, share_of_decode=share, share_of_e2e=_of_e2e(share, found),
+            base_vs_decode_only=ratio, reading=reading, own_base_share=own, decoding_streams=streams,
+        ), [f"decode alone takes {alone:.3g} ms per token at {streams:.3g} decoding streams ({how})"]  # fmt: skip
+    refused["interference.base_vs_decode_only"] = how
+    if own is None:
+        refused["interference.share_of_decode"] = f"{how}, and {base.reason}"
+        return Interference(decoding_streams=streams), []
+    notes = [f"interference against decode alone is not known: {how}"] if ladder is not None else []
+    return Interference(
+        form="own_base", base_gap_ms=base_ms, share_of_decode=own, share_of_e2e=_of_e2e(own, found),
+        own_base_share=own, decoding_streams=streams,
+    ), notes  # fmt: skip
+
+
+def _of_e2e(share: float, found: Latencies) -> float | None:
+    both = ~np.isnan(found.decode) & ~np.isnan(found.e2e)
+    whole = float(found.e2e[both].sum())
+    return share * float(found.decode[both].sum()) / whole if whole > 0 else None
+
+
+def _reading(share: float, ratio: float | None) -> str | None:
+    if share < SEEN:
+        return "hardly disturbed"
+    if ratio is None:
+        return None
+    return "normal, then stopped" if ratio <= NEAR else "slower throughout"

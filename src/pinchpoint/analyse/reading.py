@@ -1,0 +1,101 @@
+"""Reading a run: each rung against the others, then ladders, findings and verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pinchpoint.analyse.ceiling import ceilings, with_gains
+from pinchpoint.analyse.context import context_of
+from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.findings import Findings, RungReading
+from pinchpoint.analyse.pauses import PREFILL
+from pinchpoint.analyse.rung import read_rung
+from pinchpoint.analyse.said import findings_of
+from pinchpoint.analyse.tables import RungFacts, load_rung, rungs_of
+from pinchpoint.analyse.verdict import verdict
+from pinchpoint.errors import RecordError
+from pinchpoint.plan.model import Profile
+from pinchpoint.record.folder import RunFolder
+
+__all__ = ["read_latest", "read_run", "read_rung", "together"]
+
+# Decode alone may pause for this share of the time, or this share of what mixed load does, before its pauses
+# stop being an argument that prompts cause those of mixed load.
+QUIET, QUIET_SHARE = 0.005, 0.05
+
+
+def read_run(folder: RunFolder) -> Findings:
+    """Read a whole run from its record.
+
+    Phases alone are read first: the mixture is read against them.
+
+    Raises:
+        RecordError: a file of the run is damaged.
+    """
+    readings: list[RungReading] = []
+    order = sorted(rungs_of(folder), key=lambda facts: (facts.kind == "mixed", facts.rung))
+    alone = [facts for facts in order if facts.kind != "mixed"]
+    for kind in ("prefill", "decode"):
+        readings += _read(folder, [f for f in alone if f.kind == kind], readings)
+    readings += _read(folder, order[len(alone) :], readings)
+    return together(readings)
+
+
+def _read(folder: RunFolder, rungs: Iterable[RungFacts], before: Sequence[RungReading]) -> list[RungReading]:
+    context = context_of(folder.plan, folder.facts, before)
+    return [read_rung(load_rung(folder, facts), context) for facts in rungs]
+
+
+def read_latest(folder: RunFolder, rung: int) -> RungReading:
+    """Read one rung that was just closed, against a quick look at the phases driven alone so far.
+
+    Raises:
+        RecordError: the rung is not closed, or its files are damaged.
+    """
+    closed = rungs_of(folder)
+    wanted = next((facts for facts in closed if facts.rung == rung), None)
+    if wanted is None:
+        raise RecordError(f"{folder.path}: rung {rung} is not closed; there are {len(closed)} closed rungs")
+    others = [f for f in closed if f.rung != rung and f.kind != "mixed"] if wanted.kind == "mixed" else []
+    quick = context_of(folder.plan, folder.facts, pauses=False)
+    glances = [read_rung(load_rung(folder, facts, events=False), quick) for facts in others]
+    return read_rung(load_rung(folder, wanted), context_of(folder.plan, folder.facts, glances))
+
+
+def together(readings: Sequence[RungReading]) -> Findings:
+    """Findings from rungs that were read one by one: gains, causes, ceilings, claims and the verdict."""
+    rungs = with_gains(_with_causes(sorted(readings, key=lambda r: r.rung)))
+    found = Findings(rungs=rungs, ceilings=ceilings(rungs))
+    found = msgspec.structs.replace(found, findings=findings_of(found))
+    return msgspec.structs.replace(found, verdict=verdict(found))
+
+
+def _with_causes(readings: Sequence[RungReading]) -> list[RungReading]:
+    """Pauses of mixed load that coincide with prefill are caused by it where decode alone does not pause."""
+    alone = [r for r in readings if _kind(r) == "decode" and r.valid and r.pause_count is not None]
+    if not alone:
+        return list(readings)
+    own = sum((r.pause_share_unprompted or 0.0) * (r.window_s or 0.0) for r in alone)
+    own /= max(1e-9, sum(r.window_s or 0.0 for r in alone))
+    return [_caused(r, own) if _kind(r) == "mixed" and r.pauses else r for r in readings]
+
+
+def _caused(reading: RungReading, own: float) -> RungReading:
+    if own > max(QUIET, QUIET_SHARE * (reading.pause_share or 0.0)):
+        note = f"decode alone pauses for {percent(own)} of its time without prompts: pauses here coincide, no more is said"
+        return msgspec.structs.replace(reading, notes=[*reading.notes, note])
+    pauses = [
+        msgspec.structs.replace(p, cause="prefill") if p.cause == PREFILL and p.coincides_with_prefill else p
+        for p in reading.pauses
+    ]
+    counted = dict(reading.pause_causes)
+    counted["prefill"] = counted.pop(PREFILL, 0)
+    return msgspec.structs.replace(
+        reading, pauses=pauses, pause_causes={cause: n for cause, n in counted.items() if n}
+    )
+
+
+def _kind(reading: RungReading) -> str:
+    return "mixed" if reading.why == "trace" else Profile(reading.profile, reading.isl, reading.osl).kind

@@ -1,0 +1,100 @@
+"""The part of a reading that needs a decode stream: gaps, interference, stalls, pauses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pinchpoint.analyse.findings import Interference, Stall
+from pinchpoint.analyse.gaps import stalls
+from pinchpoint.analyse.interference import NEAR, interference
+from pinchpoint.analyse.latency import prompt_tokens
+from pinchpoint.analyse.pauses import find_pauses
+from pinchpoint.analyse.stats import distribution, time_shares
+from pinchpoint.analyse.ticks import tick_groups
+from pinchpoint.analyse.view import RungView
+from pinchpoint.units import MILLISECOND
+
+__all__ = ["gap_fields"]
+
+
+def gap_fields(rung: RungView) -> dict[str, Any]:
+    """Fields of :class:`RungReading` about gaps; none for prefill."""
+    refused, base = rung.refused, rung.base
+    if rung.tables.facts.kind == "prefill":
+        reason = "one token per answer: there are no gaps"
+        refused.update({key: reason for key in ("gap_ms", "gap_time_ms", "interference", "stall", "pauses")})
+        return {}
+    if "buffered on the path" in base.reason:
+        rung.notes.append(
+            f"{base.reason}; TTFT and gaps describe the proxy. Ask for identity encoding, or measure beside the server"
+        )
+    each = rung.tokens_per_event
+    if each is not None and abs(each - 1) > 0.01:
+        rung.notes.append(f"events carry {each:.3g} tokens on average: gaps are not inter-token latencies")
+    lengths = rung.gaps.length.astype(np.float64)
+    by_count = distribution(lengths, "gap_ms", "gaps inside the window", refused)
+    ladder = None if rung.tables.facts.kind == "decode" else rung.context.decode
+    lost, notes = interference(base, rung.gaps, rung.latency, rung.streams, ladder, each, refused)
+    rung.notes.extend(notes)
+    pace = _pace(rung, lost, each)
+    ratio = None
+    if by_count and by_count.p99 is not None and by_count.p50 and base.ns is not None:
+        ratio = by_count.p99 / by_count.p50
+    elif by_count:
+        refused["gap_p99_over_p50"] = refused.get("gap_ms.p99") or base.reason or "the median gap is zero"
+    return {
+        "gap_ms": by_count, "gap_time_ms": time_shares(lengths, "gap_time_ms", refused), "gap_p99_over_p50": ratio,
+        "interference": lost, "stall": _stall(rung, pace), **_pauses(rung, pace),
+    }  # fmt: skip
+
+
+def _pace(rung: RungView, lost: Interference, each: float | None) -> float | None:
+    """What stalls are measured against, ns: the base gap, or decode alone where that is shorter.
+
+    Once most steps carry a prompt chunk the base gap holds the chunk, and no step would look long against it.
+    """
+    if rung.base.ns is None:
+        return None
+    above = lost.base_vs_decode_only
+    if above is None or above <= NEAR:
+        return rung.base.ns
+    alone = rung.base.ns / above
+    rung.notes.append(
+        f"the base gap is {above:.2f} times decode alone: stalls and pauses are counted against decode alone "
+        f"({alone / MILLISECOND:.3g} ms)"
+    )
+    return alone
+
+
+def _stall(rung: RungView, pace: float | None) -> Stall | None:
+    if len(rung.gaps) == 0:
+        rung.refused["stall"] = "no gaps inside the window"
+        return None
+    longest = float(rung.gaps.length.max()) / MILLISECOND
+    if pace is None:
+        rung.refused["stall.count"] = rung.base.reason
+        return Stall(longest_ms=longest)
+    return Stall(count=stalls(rung.gaps.length, pace)[0], longest_ms=longest)
+
+
+def _pauses(rung: RungView, pace: float | None) -> dict[str, Any]:
+    if not rung.context.pauses or pace is None:
+        rung.refused["pauses"] = rung.base.reason or "left out of a quick look"
+        return {}
+    groups, note = tick_groups(rung.tables, rung.served, pace)
+    if note:
+        rung.notes.append(note)
+    found = find_pauses(
+        rung.tables, rung.served, rung.gaps, pace, groups, prompt_tokens(rung.tables), rung.context.prefill_ceiling,
+        rung.window,
+    )  # fmt: skip
+    rung.notes.extend(found.notes)
+    if rung.context.prefill_ceiling is None and found.count:
+        rung.refused["pauses.token_equivalent"] = "no prefill-only rung in this run"
+    return {
+        "pauses": found.pauses, "pause_count": found.count, "pause_share": found.share,
+        "pause_share_unprompted": found.alone_share, "prompts_waiting_share": found.waiting_share,
+        "pause_causes": found.causes, "ranks_seen": None if note else int(groups.max(initial=-1)) + 1,
+    }  # fmt: skip

@@ -1,0 +1,107 @@
+"""Which streams tick together: one engine rank, several in lock step, or several on their own.
+
+Two streams of one rank get their tokens from the same steps. Two signs are taken, the stronger counts:
+*phase*, whether events of one fall on events of the other (mean cosine of the phase of each event within the
+other's gap around it: 1 on the beat, 0 unrelated), and *stalls*, whether they stand still at the same moments
+(Cohen's kappa of "stalled" over their common time, so that agreement by chance counts nothing).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinchpoint.analyse.gaps import STALL
+from pinchpoint.analyse.tables import Bools, Ints, RungTables
+
+__all__ = ["tick_groups"]
+
+TOGETHER = 0.5  # phase or kappa from here on: the same rank
+PROBES = 96  # moments compared per pair
+COMPARED = 3  # members of a group a stream is compared with
+LEAST_EVENTS = 8
+MOST_STREAMS = 3000  # beyond that the rung is taken as one group: the answer would come too late
+COHERENT = 0.7  # share of streams that must end up in groups of three or more
+
+
+def tick_groups(tables: RungTables, counted: Bools, base_ns: float) -> tuple[Ints, str]:
+    """Group of each request (−1: too few events to tell), largest group 0, and a note when it cannot be told.
+
+    Greedy in order of first token: a stream joins the group whose members it agrees with best, else opens one.
+    """
+    streams = np.flatnonzero(counted & (np.diff(tables.starts) >= LEAST_EVENTS))
+    group = np.full(len(tables.requests), -1, dtype=np.int64)
+    if len(streams) == 0:
+        return group, ""
+    group[streams] = 0
+    if len(streams) > MOST_STREAMS:
+        return group, f"{len(streams)} streams: taken as ticking together"
+    times = {int(s): tables.arrivals.t[tables.starts[s] : tables.starts[s + 1]] for s in streams}
+    members: list[list[Ints]] = []
+    sizes: list[int] = []
+    for stream in sorted(times, key=lambda s: int(times[s][0])):
+        mine = times[stream]
+        best, score = _best(mine, members, base_ns)
+        if best is None or score < TOGETHER:
+            best = len(members)
+            members.append([])
+            sizes.append(0)
+        members[best].append(mine)
+        sizes[best] += 1
+        group[stream] = best
+    if sum(size for size in sizes if size >= 3) < COHERENT * len(streams):
+        group[streams] = 0
+        return group, "event times are too uneven to tell ranks apart: streams are taken as one group"
+    rank = np.empty(len(sizes), dtype=np.int64)
+    rank[np.argsort([-size for size in sizes], kind="stable")] = np.arange(len(sizes))
+    group[streams] = rank[group[streams]]
+    return group, ""
+
+
+def _best(mine: Ints, members: list[list[Ints]], base_ns: float) -> tuple[int | None, float]:
+    best, score = None, -1.0
+    for index, held in enumerate(members):
+        # The latest members overlap the newcomer longest.
+        common = [
+            found for other in held[-COMPARED:] if (found := _agreement(mine, other, base_ns)) is not None
+        ]
+        if not common:
+            common = [f for other in held[-8:] if (f := _agreement(mine, other, base_ns)) is not None]
+        if common and float(np.mean(common)) > score:
+            best, score = index, float(np.mean(common))
+    if best is None and members and len(members) == 1:
+        return 0, 1.0  # nothing overlaps it: no sign of a second rank
+    return best, score
+
+
+def _agreement(a: Ints, b: Ints, base_ns: float) -> float | None:
+    start, end = max(a[0], b[0]), min(a[-1], b[-1])
+    if end - start < LEAST_EVENTS * base_ns:
+        return None
+    phase = _phase(a, b, start, end)
+    return max(phase, _kappa(a, b, int(start), int(end), base_ns))
+
+
+def _phase(a: Ints, b: Ints, start: int, end: int) -> float:
+    low, high = np.searchsorted(a, start, side="right"), np.searchsorted(a, end, side="left")
+    if high - low < LEAST_EVENTS:
+        return -1.0
+    probes = a[np.linspace(low, high - 1, min(PROBES, int(high - low))).astype(np.int64)]
+    after = np.clip(np.searchsorted(b, probes, side="right"), 1, len(b) - 1)
+    width = np.maximum(b[after] - b[after - 1], 1)
+    return float(np.cos(2 * np.pi * (probes - b[after - 1]) / width).mean())
+
+
+def _kappa(a: Ints, b: Ints, start: int, end: int, base_ns: float) -> float:
+    probes = np.linspace(start, end, 2 * PROBES + 1)[1:-1:2].astype(np.int64)
+    mine, other = _stalled(a, probes, base_ns), _stalled(b, probes, base_ns)
+    p, q = float(mine.mean()), float(other.mean())
+    chance = p * q + (1 - p) * (1 - q)
+    if min(p, q) < 0.05 or chance > 0.95:
+        return -1.0
+    return (float((mine == other).mean()) - chance) / (1 - chance)
+
+
+def _stalled(times: Ints, probes: Ints, base_ns: float) -> Bools:
+    after = np.clip(np.searchsorted(times, probes, side="right"), 1, len(times) - 1)
+    stalled: Bools = times[after] - times[after - 1] > STALL * base_ns
+    return stalled

@@ -1,0 +1,120 @@
+"""What binds, in one sentence, with everything else that was considered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinchpoint.analyse.figures import percent, rate
+from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading, Verdict
+from pinchpoint.analyse.hypotheses import HYPOTHESES
+from pinchpoint.analyse.ladders import kind_of, ladders
+
+__all__ = ["verdict"]
+
+_ORDER = {"binds": 0, "contributes": 1, "not decided": 2, "cleared": 3}
+
+
+def verdict(found: Findings) -> Verdict:
+    """Weigh every hypothesis; the strongest that binds gives the sentence."""
+    weighed = sorted((weigh(found) for weigh in HYPOTHESES), key=lambda h: (_ORDER[h.state], -h.strength))
+    first = weighed[0]
+    if not any(r.valid for r in found.rungs):
+        return Verdict(sentence=_nothing(found), cause=first.cause if first.state == "binds" else "not decided",
+                       hypotheses=weighed, limits=_limits(found))  # fmt: skip
+    binds = first.state == "binds"
+    sentence = _binds(first, found, weighed) if binds else _free(found, weighed)
+    return Verdict(
+        sentence=sentence, cause=first.cause if binds else "none", hypotheses=weighed, limits=_limits(found)
+    )
+
+
+def _nothing(found: Findings) -> str:
+    if not found.rungs:
+        return "Nothing can be said: the record holds no finished rung."
+    why = next((why for r in found.rungs for why in r.invalid_reasons), "no reason was recorded")
+    kinds = ", ".join(sorted({kind for r in found.rungs for kind in r.errors}))
+    return f"Nothing can be said: no rung is valid ({why}{f'; {kinds}' if kinds else ''})."
+
+
+def _binds(first: Hypothesis, found: Findings, weighed: Sequence[Hypothesis]) -> str:
+    if first.cause == "prefill–decode interference":
+        return f"Interference binds mixed load: {first.words}{_manner(found)}{_decode_clause(weighed)}."
+    if first.cause == "prefill compute" and ladders(found, "mixed"):
+        return f"Prefill compute binds mixed load: {first.words}{_decode_clause(weighed)}."
+    opening = {
+        "client": "The load generator binds, not the cluster",
+        "errors": "Errors come first",
+        "prefill compute": "Prefill compute binds prefill load",
+        "decode step": "The decode step binds",
+        "queue and admission": "Admission binds",
+    }.get(first.cause, f"{first.cause} binds")
+    return f"{opening}: {first.words}."
+
+
+def _manner(found: Findings) -> str:
+    """How decode fared at the worst mixed rung, where decode alone tells."""
+    mixed = [
+        r
+        for r in found.rungs
+        if kind_of(r) == "mixed" and r.valid and r.interference and r.interference.reading
+    ]
+    if not mixed:
+        return ""
+    worst = max(mixed, key=lambda r: (r.interference.share_of_decode if r.interference else None) or 0.0)
+    reading = worst.interference.reading if worst.interference else ""
+    return {
+        "normal, then stopped": "; between prompts it runs at its normal pace (normal, then stopped)",
+        "slower throughout": "; every step is slower, not only some (slower throughout)",
+    }.get(reading or "", "")
+
+
+def _decode_clause(weighed: Sequence[Hypothesis]) -> str:
+    decode = next(h for h in weighed if h.cause == "decode step")
+    return f"; {decode.words}" if decode.state in ("cleared", "binds") else ""
+
+
+def _free(found: Findings, weighed: Sequence[Hypothesis]) -> str:
+    rising = [c for c in found.ceilings if c.state == "not reached" and c.value]
+    falls = [c for c in found.ceilings if c.state in ("plateau", "retrograde", "possible fall")]
+    if falls:
+        top = falls[0]
+        return (
+            f"No single cause is shown to bind; {top.profile} {top.isl}/{top.osl} stops rising: {top.words}."
+        )
+    if rising:
+        listed = "; ".join(
+            f"{c.profile} {c.isl}/{c.osl} {rate(c.value or 0)} tok/s at {c.reached_at}" for c in rising
+        )
+        return f"Nothing binds yet: throughput still rises at the last rung ({listed})."
+    contributing = [h for h in weighed if h.state == "contributes"]
+    if contributing:
+        return f"Nothing is shown to bind; {contributing[0].cause} contributes: {contributing[0].words}."
+    return "Nothing is shown to bind: each ladder has one rung, which says nothing of a ceiling."
+
+
+def _limits(found: Findings) -> list[str]:
+    """What this run could not see."""
+    limits = []
+    for kind in ("prefill", "decode", "mixed"):
+        if not any(kind_of(r) == kind for r in found.rungs):
+            limits.append(f"{kind} load was not driven")
+    for c in found.ceilings:
+        if c.state == "not reached":
+            limits.append(f"{c.profile} {c.isl}/{c.osl} was not driven beyond concurrency {c.reached_at}")
+    whole = [r for r in found.rungs if r.window_reason.startswith("whole rung")]
+    if whole:
+        limits.append(
+            f"{len(whole)} of {len(found.rungs)} rungs had no steady window: their rates hold ramp and drain"
+        )
+    unsettled = [r for r in found.rungs if r.stationary is False]
+    if unsettled:
+        limits.append(f"{len(unsettled)} rungs were not steady: {_changes(unsettled)}")
+    if not found.fabric:
+        limits.append("the network was not watched")
+    limits.append("the engine's own metrics were not read")
+    return limits
+
+
+def _changes(readings: Sequence[RungReading]) -> str:
+    worst = max(readings, key=lambda r: abs(r.stationary_change or 0.0))
+    return f"at worst {percent(worst.stationary_change or 0.0)} from the first to the last third"
