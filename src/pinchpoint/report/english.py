@@ -9,6 +9,7 @@ _COLUMNS = {
     "column.rate": "req/s|asked",
     "column.ok": "n",
     "column.failed": "err",
+    "column.failed.wide": "errors",
     "column.window_s": "window|s",
     "column.input_tok_s": "input|tok/s",
     "column.output_tok_s": "output|tok/s",
@@ -72,9 +73,7 @@ _TERMINAL = {
     "pauses.cause": "{n} {cause}",
     "pauses.none": "{ladder}: no pauses found.",
     "pauses.reading": "Decode there was {reading}.",
-    "interference.line": (
-        "{ladder} at {level}: {share} of decode time is lost to other work ({form})."
-    ),
+    "interference.line": ("{ladder} at {level}: {share} of decode time is lost to other work ({form})."),
     "interference.pauses": "{n} pauses, the longest {longest}; {causes}.",
     "interference.pauses.one": "1 pause of {longest}; {causes}.",
     "undecided.would": "Would decide it: {what}",
@@ -84,7 +83,11 @@ _TERMINAL = {
 
 _CAUSES = {
     "cause.prefill": "caused by prefill",
-    "cause.coincides with prefill": "coincide with prefill",
+    "cause.coincides with prefill": "coincides with prefill",
+    "causes.coincides with prefill": "coincide with prefill",
+    "cause.own replacement prompts": "its own replacement prompts",
+    "causes.own replacement prompts": "coincide with the rung's own replacement prompts",
+    "cause.periodic": "periodic",
     "cause.host pressure": "with the host under pressure",
     "cause.client lag": "with the client late",
     "cause.compile": "compiling",
@@ -142,12 +145,30 @@ _LIVE = {
 }
 
 _COMPARE = {
-    "compare.title": "{a} against {b}",
-    "compare.metric": "metric",
-    "compare.change": "change",
+    "compare.title": "What changed from A to B",
+    "compare.side.a": "A: {path}",
+    "compare.side.b": "B: {path}",
+    "compare.a": "A",
+    "compare.b": "B",
+    "compare.metric": "number",
+    "compare.unit": "",
+    "compare.change": "B / A",
     "compare.interval": "interval",
-    "compare.reading": "reading",
-    "compare.none": "Nothing in the two can be compared.",
+    "compare.noise": "noise",
+    "compare.beyond": "beyond noise",
+    "compare.within": "within noise",
+    "compare.none": "The two have no rung in common: nothing is compared.",
+    "compare.only_a": "Only in A: {rungs}",
+    "compare.only_b": "Only in B: {rungs}",
+    "compare.metric.longest_pause": "longest pause",
+    "compare.metric.longest_gap": "longest gap",
+    "compare.metric.gap_p99": "gap p99",
+    "compare.metric.gap_p50": "gap p50",
+    "compare.metric.tpot_mean": "TPOT mean",
+    "compare.metric.ttft_p50": "TTFT p50",
+    "compare.metric.throughput": "throughput",
+    "compare.metric.time_lost": "time lost",
+    "compare.metric.time_lost_own_base": "time lost",
 }
 
 _HTML = {
@@ -228,8 +249,8 @@ _HTML = {
     "html.col.n": "n",
     "html.col.mean": "mean",
     "html.col.p999": "99.9 %",
-    "html.row.count": "of the gaps are shorter than",
-    "html.row.time": "of decode time is spent in gaps shorter than",
+    "html.row.count": "by count: this share of gaps is shorter than",
+    "html.row.time": "by time: this share of decode time is spent in gaps shorter than",
     "html.col.hypothesis": "cause",
     "html.col.verdict": "verdict",
     "html.col.why": "why",
@@ -267,7 +288,8 @@ _PICTURES = {
     "picture.knee": "knee at {knee}",
     "picture.ladder.caption": (
         "Left: throughput of each rung. The band is the ceiling with its interval, the ring its knee; a hollow "
-        "mark is a rung that is not valid. Right: what a user waits for the first token at the same rungs."
+        "mark is a rung that is not valid, a thick stroke "
+        "through a mark its interval. Right: what a user waits for the first token at the same rungs."
     ),
     "picture.ladder.alt": "{ladder}: {words}",
     "picture.gaps.title": "Gaps by count and by time: {ladder} at {level}, {n} gaps",

@@ -9,6 +9,7 @@ __all__ = [
     "MISSING",
     "UNITS",
     "count",
+    "number",
     "percent",
     "plain",
     "rate",
@@ -33,6 +34,11 @@ def plain(value: float, digits: int = 3) -> str:
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{min(decimals, 6)}f}"
     return text
+
+
+def number(value: float) -> str:
+    """A lone number: whole ones without decimals, others as :func:`plain` writes them."""
+    return f"{value:,.0f}" if float(value).is_integer() else plain(value)
 
 
 def count(value: float | None) -> str:

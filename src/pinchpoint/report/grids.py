@@ -14,7 +14,17 @@ from pinchpoint.report.terminal import level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, SECOND, show_duration
 
-__all__ = ["Grid", "ceilings", "flat", "gaps", "interference", "ladder_grid", "pauses", "rung_scalars", "rung_stats"]
+__all__ = [
+    "Grid",
+    "ceilings",
+    "flat",
+    "gaps",
+    "interference",
+    "ladder_grid",
+    "pauses",
+    "rung_scalars",
+    "rung_stats",
+]
 
 _MOST_PAUSES = 12
 
@@ -74,8 +84,12 @@ def ceilings(findings: Findings, words: Words) -> Grid | None:
 
         interval = figures.MISSING
         if ceiling.low is not None and ceiling.high is not None:
-            interval = f"{figures.rate(ceiling.low)} … {figures.rate(ceiling.high)}"
-        queueing = figures.MISSING if ceiling.queueing_ms is None else show_duration(ceiling.queueing_ms * MILLISECOND)
+            interval = f"{figures.rate(ceiling.low)}–{figures.rate(ceiling.high)}"
+        queueing = (
+            figures.MISSING
+            if ceiling.queueing_ms is None
+            else show_duration(ceiling.queueing_ms * MILLISECOND)
+        )
         rows.append(
             [
                 Cell(f"{clean(ceiling.profile, 24)} {ceiling.isl}/{ceiling.osl}"),
@@ -123,7 +137,18 @@ def interference(findings: Findings, words: Words) -> Grid | None:
             faint.append(not reading.valid)
     if not rows:
         return None
-    keys = ("ladder", "streams", "base", "against", "share", "share_e2e", "form", "reading", "pauses", "pause_share")
+    keys = (
+        "ladder",
+        "streams",
+        "base",
+        "against",
+        "share",
+        "share_e2e",
+        "form",
+        "reading",
+        "pauses",
+        "pause_share",
+    )
     return Grid(words("html.table.interference"), _heads(keys, words, base="ms"), rows, notes.lines(), faint)
 
 
@@ -153,7 +178,7 @@ def pauses(reading: RungReading, words: Words) -> Grid | None:
     rows = [
         _cells(
             [
-                figures.plain((pause.start_ns - start) / SECOND, 4),
+                f"{(pause.start_ns - start) / SECOND:,.2f}",
                 _ms(pause.length_ms),
                 figures.count(pause.frozen),
                 figures.count(pause.not_frozen),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jinja2
 import msgspec
 
 from pinchpoint import vocab
-from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
+from pinchpoint.analyse.findings import Findings, Hypothesis, Interference, RungReading
 from pinchpoint.plan.model import Plan
+from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import drawn, figures, grids
 from pinchpoint.report.clean import clean, clean_url
@@ -20,7 +22,7 @@ from pinchpoint.report.terminal import causes, level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, SECOND, show_duration
 
-__all__ = ["html_report"]
+__all__ = ["html_report", "write_report"]
 
 _STATES = ("binds", "contributes", "cleared", "not decided")
 
@@ -64,6 +66,15 @@ def html_report(findings: Findings, folder: RunFolder | None = None, lang: str =
     return environment.get_template("report.html.j2").render(**_context(findings, folder, words))
 
 
+def write_report(folder: RunFolder, findings: Findings, path: Path) -> None:
+    """Write the report of a run to ``path``, whole or not at all.
+
+    Raises:
+        RecordError: the disk refuses, or the record cannot be read.
+    """
+    write_bytes(path, html_report(findings, folder, folder.plan.lang).encode())
+
+
 def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict[str, Any]:
     from pinchpoint.report import pictures
 
@@ -80,8 +91,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "chips": _chips(verdict.hypotheses if verdict else [], words),
         "glance": _glance(findings, plan, words),
         "ceiling_lines": [clean(c.words, 400) for c in findings.ceilings if c.words],
-        "ladder_pictures": _ladder_pictures(listed, words),
-        "ladder_grids": [grids.ladder_grid(ladder, words) for ladder in listed],
+        "phases": _phases(listed, words),
         "ceilings": grids.ceilings(findings, words),
         "interference_lines": _interference_lines(listed, words),
         "has_mixed": any(ladder.kind == "mixed" for ladder in listed),
@@ -109,7 +119,9 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
 
 
 def _model(plan: Plan | None, facts: dict[str, Any], words: Words) -> str:
-    named = (plan.endpoint.model if plan else None) or _nested(facts, "dialect", "model") or facts.get("model")
+    named = (
+        (plan.endpoint.model if plan else None) or _nested(facts, "dialect", "model") or facts.get("model")
+    )
     return clean(named, 120) if named else words("html.unknown_model")
 
 
@@ -134,7 +146,10 @@ def _glance(findings: Findings, plan: Plan | None, words: Words) -> list[tuple[s
     requests = figures.count(sum(reading.ok for reading in rungs))
     rows = [
         (words("html.fact.rungs"), f"{len(rungs)}, {valid} {words('html.fact.valid')}"),
-        (words("html.fact.requests"), requests + (f", {failed:,} {words('html.fact.failed')}" if failed else "")),
+        (
+            words("html.fact.requests"),
+            requests + (f", {failed:,} {words('html.fact.failed')}" if failed else ""),
+        ),
     ]
     ends = [r.end_ns for r in rungs if r.end_ns is not None]
     starts = [r.start_ns for r in rungs if r.start_ns is not None]
@@ -155,25 +170,26 @@ def _nested(facts: dict[str, Any], *keys: str) -> Any:
 # -- pictures -------------------------------------------------------------------------------------------------------
 
 
-def _ladder_pictures(listed: Sequence[Ladder], words: Words) -> list[Picture]:
-    """One pair of pictures per phase: throughput, and TTFT at the same rungs."""
+def _phases(listed: Sequence[Ladder], words: Words) -> list[tuple[Picture | None, list[Grid]]]:
+    """Per phase a pair of pictures (throughput, and TTFT at the same rungs) and the tables of its ladders."""
     from pinchpoint.report import pictures
 
     groups: dict[str, list[Ladder]] = {}
     for ladder in listed:
-        groups.setdefault(ladder.kind if ladder.kind == "mixed" else f"{ladder.kind} {ladder.profile}", []).append(ladder)
-    found = []
+        groups.setdefault(ladder.kind, []).append(ladder)
+    found: list[tuple[Picture | None, list[Grid]]] = []
     for group in groups.values():
         plots = [plot for plot in (pictures.throughput(group, words), pictures.ttft(group, words)) if plot]
-        if plots:
-            alt = " ".join(
-                words("picture.ladder.alt", ladder=ladder.label, words=clean(ladder.ceiling.words, 300))
-                for ladder in group
-                if ladder.ceiling
-            )
-            title = ", ".join(ladder.label for ladder in group)
-            caption = words("picture.ladder.caption")
-            found.append(Picture(f"ladder-{len(found)}", title, alt or title, caption, [pictures.item(p) for p in plots]))
+        said = [(ladder.label, ladder.ceiling.words) for ladder in group if ladder.ceiling]
+        alt = " ".join(
+            words("picture.ladder.alt", ladder=label, words=clean(text, 300)) for label, text in said
+        )
+        title = ", ".join(ladder.label for ladder in group)
+        # The caption explains the kind of picture; once is enough.
+        caption = "" if found else words("picture.ladder.caption")
+        items = [pictures.item(plot) for plot in plots]
+        picture = Picture(f"ladder-{len(found)}", title, alt or title, caption, items) if items else None
+        found.append((picture, [grids.ladder_grid(ladder, words) for ladder in group]))
     return found
 
 
@@ -184,7 +200,11 @@ def _token_pictures(
     if told is None or folder is None:
         return []
     ladder, reading = told
-    found = [_raster(ladder, reading, folder, words), _pauses(ladder, reading, words), _gaps(ladder, reading, folder, words)]
+    found = [
+        _raster(ladder, reading, folder, words),
+        _pauses(ladder, reading, words),
+        _gaps(ladder, reading, folder, words),
+    ]
     return [picture for picture in found if picture is not None]
 
 
@@ -206,7 +226,9 @@ def _raster(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Word
     if len(read.t_s) < read.total:
         note += " " + words("picture.raster.thinned", shown=f"{len(read.t_s):,}", total=f"{read.total:,}")
     caption = words("picture.raster.caption")
-    return Picture("raster", title, alt, caption, [pictures.item(pictures.raster(read, reading, words))], note)
+    return Picture(
+        "raster", title, alt, caption, [pictures.item(pictures.raster(read, reading, words))], note
+    )
 
 
 def _pauses(ladder: Ladder, reading: RungReading, words: Words) -> Picture | None:
@@ -218,7 +240,9 @@ def _pauses(ladder: Ladder, reading: RungReading, words: Words) -> Picture | Non
         return None
     seconds = figures.plain(((reading.end_ns or 0) - (reading.start_ns or 0)) / SECOND)
     n = reading.pause_count or len(reading.pauses)
-    alt = words("picture.pauses.alt", n=n, seconds=seconds, longest=show_duration(pause.length_ms * MILLISECOND))
+    alt = words(
+        "picture.pauses.alt", n=n, seconds=seconds, longest=show_duration(pause.length_ms * MILLISECOND)
+    )
     title = words("picture.pauses.title", ladder=ladder.label, level=level(reading, words))
     note = "" if n <= len(reading.pauses) else words("picture.pauses.some", shown=len(reading.pauses), n=n)
     return Picture("pauses", title, alt, words("picture.pauses.caption"), [pictures.item(plot)], note)
@@ -235,32 +259,38 @@ def _gaps(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Words)
     at = level(reading, words)
     alt = words("picture.gaps.alt", ladder=ladder.label, level=at, **shares)
     title = words("picture.gaps.title", ladder=ladder.label, level=at, n=f"{read.n:,}")
-    return Picture("gaps", title, alt, words("picture.gaps.caption"), [pictures.item(pictures.gaps(read, base, words))])
+    return Picture(
+        "gaps", title, alt, words("picture.gaps.caption"), [pictures.item(pictures.gaps(read, base, words))]
+    )
 
 
 # -- text -----------------------------------------------------------------------------------------------------------
 
 
 def _interference_lines(listed: Iterable[Ladder], words: Words) -> list[str]:
-    """Per mixed ladder, its worst rung in one sentence."""
+    """Per mixed ladder, its worst rung in a few sentences."""
     lines = []
     for ladder in (found for found in listed if found.kind == "mixed"):
-        read = [r for r in ladder.rungs if r.interference and r.interference.share_of_decode is not None]
-        if not read:
-            continue
-        worst = max(read, key=lambda r: (r.interference.share_of_decode or 0) if r.interference else 0)
-        seen, pause = worst.interference, drawn.longest(worst)
-        if seen is None:
-            continue
-        line = words("interference.line", ladder=ladder.label, level=level(worst, words),
-                     share=figures.percent(seen.share_of_decode), form=words.either(f"form.{seen.form}", clean(seen.form)))  # fmt: skip
-        if pause is not None:
-            line += " " + words("interference.pauses", n=worst.pause_count or len(worst.pauses),
-                                longest=show_duration(pause.length_ms * MILLISECOND), causes=causes(worst.pauses, words))  # fmt: skip
-        if seen.reading:
-            line += " " + words("pauses.reading", reading=words.either(f"reading.{seen.reading}", clean(seen.reading)))
-        lines.append(line)
+        read = [(r.interference.share_of_decode or 0.0, r, r.interference) for r in ladder.rungs
+                if r.interference and r.interference.share_of_decode is not None]  # fmt: skip
+        if read:
+            _, worst, seen = max(read, key=lambda found: found[0])
+            lines.append(" ".join(_interference_said(ladder, worst, seen, words)))
     return lines
+
+
+def _interference_said(ladder: Ladder, worst: RungReading, seen: Interference, words: Words) -> Iterator[str]:
+    form = words.either(f"form.{seen.form}", clean(seen.form))
+    share = figures.percent(seen.share_of_decode)
+    yield words("interference.line", ladder=ladder.label, level=level(worst, words), share=share, form=form)
+    pause = drawn.longest(worst)
+    if pause is not None:
+        longest = show_duration(pause.length_ms * MILLISECOND)
+        n = worst.pause_count or len(worst.pauses)
+        yield words("interference.pauses", n=n, longest=longest, causes=causes(worst, words))
+    if seen.reading:
+        reading = words.either(f"reading.{seen.reading}", clean(seen.reading))
+        yield words("pauses.reading", reading=reading)
 
 
 def _plain_row(row: dict[str, Any]) -> list[tuple[str, str]]:
@@ -279,7 +309,10 @@ def _detail(ladder: Ladder, reading: RungReading, words: Words) -> RungDetail:
         refused=[(clean(k, 60), clean(why)) for k, why in sorted(reading.refused.items())],
         notes=[
             *(clean(note, 400) for note in reading.notes),
-            *(f"{clean(kind, 60)}: {n}" for kind, n in sorted({**reading.errors, **reading.warnings}.items())),
+            *(
+                f"{clean(kind, 60)}: {n}"
+                for kind, n in sorted({**reading.errors, **reading.warnings}.items())
+            ),
         ],
     )
 

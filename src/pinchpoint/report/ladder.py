@@ -209,7 +209,7 @@ def table(ladder: Ladder, words: Words, notes: Notes, wide: bool = False) -> Tab
     """The ladder's table; refused cells point into ``notes``, the last column says what is odd about a rung."""
     chosen = columns(ladder, wide)
     units = {column.key: _unit(column, chosen, ladder.rungs) for column in chosen}
-    heads = [_head(column, units[column.key], words) for column in chosen]
+    heads = [_head(column, units[column.key], words, wide) for column in chosen]
     heads.append(Head("marks", words("column.marks"), "", "", ""))
     rows = []
     for reading in ladder.rungs:
@@ -226,8 +226,11 @@ def _unit(column: Column, chosen: Sequence[Column], rungs: Sequence[RungReading]
     return figures.time_unit(other(reading) for other in alike for reading in rungs)
 
 
-def _head(column: Column, unit: str, words: Words) -> Head:
-    name, _, part = words(f"column.{column.key}").partition("|")
+def _head(column: Column, unit: str, words: Words, wide: bool) -> Head:
+    named = words(f"column.{column.key}")
+    if wide:
+        named = words.either(f"column.{column.key}.wide", named)
+    name, _, part = named.partition("|")
     return Head(column.key, name, part, unit, column.metric)
 
 

@@ -121,10 +121,10 @@ class Live:
     def progress(self, tick: TickLike) -> None:
         """A look at the rung in progress; cheap enough for several a second."""
         self._tick = tick
-        if self._view is None and self._rung is not None:
-            if tick.elapsed_ns - self._printed_ns >= PLAIN_EVERY_NS:
-                self._printed_ns = tick.elapsed_ns
-                self._print(self._tick_line(self._rung, tick))
+        due = tick.elapsed_ns - self._printed_ns >= PLAIN_EVERY_NS
+        if self._view is None and self._rung is not None and due:
+            self._printed_ns = tick.elapsed_ns
+            self._print(self._tick_line(self._rung, tick))
 
     def rung_closed(self, reading: RungReading) -> None:
         """A rung is done and read: its numbers stay on the screen."""

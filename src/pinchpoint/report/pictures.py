@@ -6,6 +6,7 @@ Colours are roles, not colours: a picture carries place holders that the page fi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ from pinchpoint.analyse.findings import RungReading
 from pinchpoint.report import figures
 from pinchpoint.report.drawn import Gaps, Raster
 from pinchpoint.report.ladder import Ladder, value
+from pinchpoint.report.terminal import named_cause
 from pinchpoint.report.words import Words
 from pinchpoint.units import SECOND
 
@@ -102,10 +104,15 @@ def _level(reading: RungReading) -> float:
     return float(reading.rate if reading.rate is not None else reading.concurrency or 0)
 
 
+def _hover(plot: figure, marks: Sequence[object]) -> None:
+    tips = [(plot.xaxis.axis_label, "@x"), (plot.yaxis.axis_label, "@shown"), ("n", "@n")]
+    plot.add_tools(HoverTool(renderers=list(marks), tooltips=tips))
+
+
 def _ladder_axis(plot: figure, group: Sequence[Ladder], words: Words) -> None:
     levels = sorted({_level(reading) for ladder in group for reading in ladder.rungs})
     plot.xaxis.ticker = FixedTicker(ticks=levels)
-    plot.xaxis.major_label_overrides = {x: figures.plain(x, 4) for x in levels}
+    plot.xaxis.major_label_overrides = {x: figures.number(x) for x in levels}
     open_loop = any(reading.rate is not None for ladder in group for reading in ladder.rungs)
     plot.xaxis.axis_label = words("picture.rate" if open_loop else "picture.users")
     plot.x_range = Range1d(levels[0] / 1.25, levels[-1] * 1.45)
@@ -115,11 +122,15 @@ def _drawable(ladder: Ladder, key: str) -> list[RungReading]:
     return [r for r in ladder.rungs if value(r, key) is not None and _level(r) > 0]
 
 
-def _curve(plot: figure, rungs: Sequence[RungReading], key: str, unit_ms: float, role: str, dash: str = "solid") -> list[object]:
+def _curve(
+    plot: figure, rungs: Sequence[RungReading], key: str, unit_ms: float, role: str, dash: str = "solid"
+) -> list[object]:
     """One line with a mark per rung, hollow where the rung is not valid; repeats are marks off the line."""
     points = [(_level(r), float(value(r, key) or 0) / unit_ms, r.valid, r.repeat, r.ok) for r in rungs]
     first = [point for point in points if point[3] == 0]
-    line = plot.line([p[0] for p in first], [p[1] for p in first], line_color=ROLES[role], line_width=2, line_dash=dash)
+    line = plot.line(
+        [p[0] for p in first], [p[1] for p in first], line_color=ROLES[role], line_width=2, line_dash=dash
+    )
     source = ColumnDataSource(
         {
             "x": [p[0] for p in points],
@@ -129,7 +140,9 @@ def _curve(plot: figure, rungs: Sequence[RungReading], key: str, unit_ms: float,
             "fill": [ROLES[role] if p[2] else ROLES["paper"] for p in points],
         }
     )
-    marks = plot.scatter("x", "y", source=source, size=7, fill_color="fill", line_color=ROLES[role], line_width=1.5)
+    marks = plot.scatter(
+        "x", "y", source=source, size=7, fill_color="fill", line_color=ROLES[role], line_width=1.5
+    )
     return [line, marks]
 
 
@@ -150,12 +163,20 @@ def throughput(group: Sequence[Ladder], words: Words) -> figure | None:
     for (ladder, rungs), role in zip(drawn, _SERIES * len(drawn), strict=False):
         _ceiling(plot, ladder, role, words)
         curve = _curve(plot, rungs, key, 1.0, role)
+        _whiskers(plot, rungs, role)
         entries.append((f"{ladder.isl}/{ladder.osl}", curve))
         marks.append(curve[1])
     if len(entries) > 1:
         _legend(plot, entries)
-    plot.add_tools(HoverTool(renderers=marks, tooltips=[(plot.xaxis.axis_label, "@x"), (plot.yaxis.axis_label, "@shown"), ("n", "@n")]))  # fmt: skip
+    _hover(plot, marks)
     return plot
+
+
+def _whiskers(plot: figure, rungs: Sequence[RungReading], role: str) -> None:
+    """The 95 % interval of each rung's own rate, where it has one."""
+    known = [(_level(r), *r.rate_interval) for r in rungs if r.rate_interval is not None]
+    plot.segment([k[0] for k in known], [k[1] for k in known], [k[0] for k in known], [k[2] for k in known],
+                 line_color=ROLES[role], line_width=4, line_alpha=0.35)  # fmt: skip
 
 
 def _ceiling(plot: figure, ladder: Ladder, role: str, words: Words) -> None:
@@ -165,8 +186,11 @@ def _ceiling(plot: figure, ladder: Ladder, role: str, words: Words) -> None:
     if ceiling.low is not None and ceiling.high is not None:
         plot.add_layout(BoxAnnotation(bottom=ceiling.low, top=ceiling.high, fill_color=ROLES[role], fill_alpha=0.12,
                                       line_color=None, level="underlay"))  # fmt: skip
-    plot.add_layout(Span(location=ceiling.value, dimension="width", line_color=ROLES[role], line_dash="dotted", line_width=1.5))  # fmt: skip
-    knee = [r for r in ladder.rungs if r.concurrency == ceiling.knee and value(r, ladder.rate_key) is not None]
+    plot.add_layout(Span(location=ceiling.value, dimension="width", line_color=ROLES[role], line_dash="dotted",
+                         line_width=1.5))  # fmt: skip
+    knee = [
+        r for r in ladder.rungs if r.concurrency == ceiling.knee and value(r, ladder.rate_key) is not None
+    ]
     if ceiling.knee is not None and knee:
         y = float(value(knee[0], ladder.rate_key) or 0)
         plot.scatter([ceiling.knee], [y], size=17, fill_color=None, line_color=ROLES[role], line_width=1.5)
@@ -188,7 +212,11 @@ def ttft(group: Sequence[Ladder], words: Words) -> figure | None:
     _ladder_axis(plot, [ladder for ladder, *_ in drawn], words)
     plot.yaxis.axis_label = words("picture.ttft.axis", unit=unit)
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
-    if not wide:
+    if wide:
+        lowest, highest = min(values) / figures.UNITS[unit] / 1.4, max(values) / figures.UNITS[unit] * 1.6
+        plot.y_range = Range1d(lowest, highest)
+        plot.yaxis.ticker, plot.yaxis.major_label_overrides = _log_ticks(lowest, highest)
+    else:
         plot.y_range = Range1d(0, max(values) / figures.UNITS[unit] * 1.16)
     entries, marks = [], []
     for (ladder, half, most), role in zip(drawn, _SERIES * len(drawn), strict=False):
@@ -200,7 +228,7 @@ def ttft(group: Sequence[Ladder], words: Words) -> figure | None:
                 entries.append((prefix + words(f"picture.{name}"), curve))
                 marks.append(curve[1])
     _legend(plot, entries)
-    plot.add_tools(HoverTool(renderers=marks, tooltips=[(plot.xaxis.axis_label, "@x"), (plot.yaxis.axis_label, "@shown"), ("n", "@n")]))  # fmt: skip
+    _hover(plot, marks)
     return plot
 
 
@@ -211,7 +239,7 @@ def gaps(found: Gaps, base_ms: float | None, words: Words) -> figure:
     """Gaps by count upwards and by time downwards, over one logarithmic axis."""
     plot = _bare(330, x_axis_type="log")
     most = max(float(found.count.max()), float(found.time.max()))
-    edge = most * 1.18
+    edge = most * 1.3
     plot.y_range = Range1d(-edge, edge)
     left, right = found.edges_ms[:-1], found.edges_ms[1:]
     plot.x_range = Range1d(left[0] / 1.3, right[-1] * 1.3)
@@ -223,22 +251,37 @@ def gaps(found: Gaps, base_ms: float | None, words: Words) -> figure:
     plot.yaxis.ticker = FixedTicker(ticks=ticks)
     plot.yaxis.major_label_overrides = {t: f"{abs(t):.0%}".replace("%", " %") for t in ticks}
     plot.xaxis.axis_label = words("picture.gaps.x")
-    plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
+    plot.xaxis.ticker, plot.xaxis.major_label_overrides = _log_ticks(plot.x_range.start, plot.x_range.end)
     plot.add_layout(Span(location=0, dimension="width", line_color=ROLES["soft"], line_width=1))
     if base_ms is not None:
         _limit(plot, base_ms, edge, words("picture.gaps.base"), "right")
     if found.limit_ms is not None:
         _limit(plot, found.limit_ms, edge, words("picture.gaps.stall"), "left")
         if found.limit_ms < right[-1]:
-            for share, y, role in ((found.count_over, 0.5 * edge, "blue"), (found.time_over, -0.5 * edge, "orange")):
-                text = words(f"picture.gaps.over.{'count' if y > 0 else 'time'}", share=figures.percent(share))
+            for share, y, role in (
+                (found.count_over, 0.5 * edge, "blue"),
+                (found.time_over, -0.5 * edge, "orange"),
+            ):
+                text = words(
+                    f"picture.gaps.over.{'count' if y > 0 else 'time'}", share=figures.percent(share)
+                )
                 plot.add_layout(_text(found.limit_ms, y, text, role, x_offset=8, text_font_style="bold"))
     _legend(plot, [(words("picture.gaps.count"), [up]), (words("picture.gaps.time"), [down])])
     return plot
 
 
+def _log_ticks(low: float, high: float) -> tuple[FixedTicker, dict[float, str]]:
+    """Ticks at 1, 2 and 5 of every decade, written out; only the decades where there are many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 5 else (1,)
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
+    return FixedTicker(ticks=ticks), {tick: f"{tick:,g}" for tick in ticks}
+
+
 def _limit(plot: figure, x: float, edge: float, text: str, align: str) -> None:
-    plot.add_layout(Span(location=x, dimension="height", line_color=ROLES["soft"], line_dash="dotted", line_width=1.2))
+    plot.add_layout(
+        Span(location=x, dimension="height", line_color=ROLES["soft"], line_dash="dotted", line_width=1.2)
+    )
     plot.add_layout(_text(x, edge, text, "soft", text_align=align, text_baseline="top",
                           x_offset=6 if align == "left" else -6, y_offset=0))  # fmt: skip
 
@@ -258,12 +301,16 @@ def raster(found: Raster, reading: RungReading, words: Words) -> figure:
     shown = [p for p in reading.pauses if _inside(p.start_ns, p.end_ns, found)]
     bands = plot.quad(left=[_s(p.start_ns, found) for p in shown], right=[_s(p.end_ns, found) for p in shown],
                       bottom=found.rows, top=-1, fill_color=ROLES["red"], fill_alpha=0.13, line_color=None)  # fmt: skip
-    prompts = ColumnDataSource({"y": found.prompt_row, "left": found.prompt_left_s, "right": found.prompt_right_s})
+    prompts = ColumnDataSource(
+        {"y": found.prompt_row, "left": found.prompt_left_s, "right": found.prompt_right_s}
+    )
     bars = plot.hbar(y="y", left="left", right="right", height=0.56, source=prompts, fill_color=ROLES["orange"],
                      fill_alpha=0.85, line_color=None)  # fmt: skip
     size = 3.2 if found.rows <= 40 else 2.4 if found.rows <= 90 else 1.6
     tokens = ColumnDataSource({"x": found.t_s, "y": found.row})
-    dots = plot.scatter("x", "y", source=tokens, marker="square", size=size, fill_color=ROLES["blue"], line_color=None)
+    dots = plot.scatter(
+        "x", "y", source=tokens, marker="square", size=size, fill_color=ROLES["blue"], line_color=None
+    )
     _legend(plot, [(words("picture.raster.token"), [dots]), (words("picture.raster.prompt"), [bars]),
                    (words("picture.raster.pause"), [bands])])  # fmt: skip
     return plot
@@ -277,7 +324,12 @@ def _inside(start_ns: int, end_ns: int, found: Raster) -> bool:
     return _s(end_ns, found) > found.left_s and _s(start_ns, found) < found.right_s
 
 
-_CAUSE_ROLE = {"prefill": "orange", "coincides with prefill": "orange", "unattributed": "soft"}
+_CAUSE_ROLE = {
+    "prefill": "orange",
+    "coincides with prefill": "orange",
+    "own replacement prompts": "purple",
+    "unattributed": "soft",
+}
 
 
 def pauses(reading: RungReading, words: Words) -> figure | None:
@@ -308,7 +360,7 @@ def pauses(reading: RungReading, words: Words) -> figure | None:
         role = ROLES[_CAUSE_ROLE.get(cause, "red")]
         bars = plot.quad(left="left", right="right", bottom=0, top="top", source=source, fill_color=role, fill_alpha=0.7,
                          line_color=role, line_width=1)  # fmt: skip
-        entries.append((words.either(f"cause.{cause}", cause), [bars]))
+        entries.append((named_cause(cause, words), [bars]))
         shown.append(bars)
     tips = [("ms", "@length"), (words("html.col.frozen"), "@frozen"), (words("html.col.prompts"), "@prompts")]
     plot.add_tools(HoverTool(renderers=shown, tooltips=tips))

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console, ConsoleRenderable, Group
-from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pinchpoint.analyse.findings import Findings, Pause, RungReading
+from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
 from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, ladders, table
@@ -192,10 +191,15 @@ def level(reading: RungReading, words: Words) -> str:
     return words("html.level.users", users=reading.concurrency, n=reading.concurrency)
 
 
-def causes(pauses: Iterable[Pause], words: Words) -> str:
-    """``58 coincide with prefill, 4 unattributed``."""
-    counted = Counter(pause.cause for pause in pauses)
-    named = ((n, words.either(f"cause.{cause}", clean(cause))) for cause, n in counted.most_common())
+def named_cause(cause: str, words: Words) -> str:
+    """A cause of pauses as it follows their number."""
+    return words.either(f"causes.{cause}", words.either(f"cause.{cause}", clean(cause)))
+
+
+def causes(reading: RungReading, words: Words) -> str:
+    """``58 coincide with prefill, 4 unattributed``; over all pauses, also those too many to be listed."""
+    counted = Counter(reading.pause_causes or (pause.cause for pause in reading.pauses))
+    named = [(n, named_cause(cause, words)) for cause, n in counted.most_common()]
     return ", ".join(words("pauses.cause", n=n, cause=cause) for n, cause in named)
 
 
@@ -213,7 +217,7 @@ def _pause_lines(findings: Findings, words: Words) -> Iterator[str]:
                 n=reading.pause_count or len(reading.pauses),
                 longest=show_duration(longest * MILLISECOND),
                 share=figures.percent(reading.pause_share),
-                causes=causes(reading.pauses, words),
+                causes=causes(reading, words),
             )
             said = reading.interference and reading.interference.reading
             yield f"{line} {words('pauses.reading', reading=clean(said))}" if said else line
