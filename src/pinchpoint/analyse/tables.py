@@ -43,6 +43,7 @@ class RungFacts(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "measured"
     start_ns: int = 0
     end_ns: int = 0
+    warmup_end_ns: int | None = None  # the driver's mark; None: it left none
     note: str = ""
 
     @property
@@ -203,10 +204,12 @@ _COUNTS = ("asked_isl", "asked_osl", "prompt_tokens", "cached_tokens", "output_t
 def rungs_of(folder: RunFolder) -> list[RungFacts]:
     """The closed rungs of a run, in the order they were driven."""
     source = str(folder.facts.get("source", "measured"))
+    warm = {m.rung: m.end_ns for m in folder.marks() if m.stage == Stage.WARMUP and not m.note}
     return [
         RungFacts(
             rung=m.rung, profile=m.profile, isl=m.isl, osl=m.osl, concurrency=m.concurrency, rate=m.rate,
-            repeat=m.repeat, why=m.why, source=source, start_ns=m.start_ns, end_ns=m.end_ns, note=m.note,
+            repeat=m.repeat, why=m.why, source=source, start_ns=m.start_ns, end_ns=m.end_ns,
+            warmup_end_ns=warm.get(m.rung), note=m.note,
         )
         for m in sorted((m for m in folder.marks() if m.stage == Stage.RUNG), key=lambda m: m.rung)
     ]  # fmt: skip

@@ -98,25 +98,38 @@ def opening_wave(tables: RungTables) -> Bools:
 
 
 def warmup_mask(tables: RungTables, context: Context) -> Bools:
-    """The requests of the warm-up wave, which no latency counts.
+    """The requests of the warm-up, which no latency counts: those sent (open loop: due) before it was over.
 
-    Closed loop: the first request of each slot, or the first ``context.warmup`` sent where another number was
-    planned. Open loop: the first due, as many as planned, by default one second's worth.
+    It was over when the driver's mark says so. A record without marks is taken by the driver's own rule: in a
+    closed loop when every slot has finished one request, and as many as planned have ended; in an open loop after
+    one second's worth of the schedule, or as many as planned.
     """
     facts, requests = tables.facts, tables.requests
-    if facts.closed:
-        wave = opening_wave(tables)
-        if context.warmup is None or context.warmup == wave.sum():
-            return wave
-        key, count = requests.sent, context.warmup
-    else:
-        key = np.where(requests.due == MISSING, requests.sent, requests.due)
-        one_second = max(1, round(facts.rate)) if facts.rate else 0
-        count = one_second if context.warmup is None else context.warmup
-    known = np.flatnonzero(key != MISSING)
-    mask = np.zeros(len(requests), dtype=bool)
-    mask[known[np.argsort(key[known], kind="stable")[:count]]] = True
-    return mask
+    key = requests.sent if facts.closed else np.where(requests.due == MISSING, requests.sent, requests.due)
+    over = facts.warmup_end_ns
+    if over is None:
+        over = (
+            _slots_warm(tables, context.warmup)
+            if facts.closed
+            else _schedule_warm(key, facts.rate, context.warmup)
+        )
+    warm: Bools = (key != MISSING) & (key < over)
+    return warm
+
+
+def _slots_warm(tables: RungTables, planned: int | None) -> int:
+    wave = opening_wave(tables)
+    if planned == 0 or not wave.any():
+        return 0
+    ends = np.sort(tables.ended[tables.requests.sent != MISSING])
+    by_count = int(ends[min(planned, len(ends)) - 1]) if planned else 0
+    return max(int(tables.ended[wave].max()), by_count)
+
+
+def _schedule_warm(due: Ints, rate: float | None, planned: int | None) -> int:
+    count = (max(1, round(rate)) if rate else 0) if planned is None else planned
+    known = np.sort(due[due != MISSING])
+    return int(known[count]) if count < len(known) else 0
 
 
 def steady_window(tables: RungTables, warmup: Bools) -> Window | None:
@@ -130,34 +143,45 @@ def steady_window(tables: RungTables, warmup: Bools) -> Window | None:
     if not (sent != MISSING).any():
         return None
     first, last = int(sent[sent != MISSING].min()), int(tables.ended[sent != MISSING].max())
-    found = _closed_loop(tables, warmup) if tables.facts.closed else _open_loop(tables, warmup)
+    found = _closed_loop(tables) if tables.facts.closed else _open_loop(tables, warmup)
     if isinstance(found, str):
         return Window(first, last, f"whole rung: {found}", steady=False)
     return found
 
 
-def _closed_loop(tables: RungTables, warmup: Bools) -> Window | str:
+def _closed_loop(tables: RungTables) -> Window | str:
     requests, target = tables.requests, tables.facts.concurrency or 0
     sent = requests.sent != MISSING
-    wave = opening_wave(tables)
-    slots, need = int(wave.sum()), FULL * target
+    slots, need = int(opening_wave(tables).sum()), FULL * target
     if slots < need:
         return f"only {slots} of {target} slots were ever in flight together"
-    opens = int(tables.ended[wave | (warmup & sent)].max())
     flight = in_flight(requests.sent[sent], tables.ended[sent])
     full = np.flatnonzero(flight.count[:-1] >= need)
     closes = int(flight.t[full[-1] + 1])
+    opens, how = _opening(tables, closes)
     if closes <= opens:
         return "slots ran out of requests before each had finished one; give more requests per slot"
     if not _anything(tables, opens, closes):
         return "no token arrived between the opening burst and the drain"
-    few = f"all {target}" if slots == target else f"{slots} of {target}"
-    return Window(
-        opens,
-        closes,
-        f"{few} slots had finished one request, until in flight fell below 90 % of {target}",
-        True,
-    )
+    who = "every slot" if slots == target else f"{slots} of {target} slots"
+    how = how or f"{who} had finished one request"
+    return Window(opens, closes, f"{how}, until in flight fell below 90 % of {target}", True)
+
+
+def _opening(tables: RungTables, closes: int) -> tuple[int, str]:
+    """When the window opens, and in which words if not by the rule."""
+    sent = tables.requests.sent != MISSING
+    ended = tables.ended[sent]
+    first = tables.ended[opening_wave(tables)]
+    over = tables.facts.warmup_end_ns or 0
+    warm = int(
+        ended[ended <= over].max(initial=0)
+    )  # the end that ended the warm-up, not the moment it was noticed
+    opens = max(int(first.max()), warm)
+    if opens >= closes > warm > 0:
+        late = int((first > warm).sum())
+        return warm, f"the warm-up was over, {late} slots had not finished their first request"
+    return opens, ""
 
 
 def _open_loop(tables: RungTables, warmup: Bools) -> Window | str:
