@@ -20,6 +20,7 @@ __all__ = ["Ask", "Pool"]
 _SETTLE_S = 0.05
 # More at once would overrun the listen queue of many servers, and a lost SYN costs a second.
 _CONNECTS_AT_ONCE = 64
+_STALE_ENOUGH = 4
 
 
 class Ask(msgspec.Struct):
@@ -52,6 +53,7 @@ class Pool:
         self._idle_limit_ns = round(idle_timeout_s * SECOND)
         self._idle: list[list[Connection]] = [[] for _ in addresses]
         self._open: list[Connection] = []
+        self._stale = [0] * len(addresses)  # kept-alive connections in a row that turned out closed
         self._cursor = 0
         self._gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
 
@@ -90,6 +92,7 @@ class Pool:
         ask.connection = self._take(ask.endpoint)
         if ask.connection is not None:
             reply = await ask.connection.send(ask.request)
+            self._stale[ask.endpoint] = self._stale[ask.endpoint] + 1 if reply.stale else 0
             if not reply.stale:
                 return reply
         retried = ask.connection is not None
@@ -104,8 +107,14 @@ class Pool:
         return reply
 
     async def give(self, connection: Connection) -> None:
-        """Hand a connection back after its reply: kept if it can carry another request."""
-        if await connection.settle(_SETTLE_S):
+        """Hand a connection back after its reply: kept if it can carry another request.
+
+        A server that says keep-alive and yet closes after every answer is believed after a few: from then on each
+        request has a connection of its own, instead of a send in vain before every one.
+        """
+        if self._stale[connection.endpoint] >= _STALE_ENOUGH:
+            connection.close()
+        elif await connection.settle(_SETTLE_S):
             self._idle[connection.endpoint].append(connection)
 
     def sweep(self, share: int) -> None:

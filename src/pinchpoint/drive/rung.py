@@ -189,7 +189,7 @@ def _trace(assignment: Assignment, k: int, n: int) -> Trace:
         return ()
     if arrivals.trace is None:
         raise PlanError("the arrival pattern 'trace' needs a trace file")
-    return read_trace(arrivals.trace, arrivals.trace_speed)[k::n]
+    return read_trace(arrivals.trace, arrivals.trace_speed)[: assignment.plan.load.request_count][k::n]
 
 
 def _schedule(assignment: Assignment, rung: Rung, k: int, n: int) -> pacer.Offsets:
