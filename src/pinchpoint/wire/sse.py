@@ -61,17 +61,18 @@ class EventSplitter:
             self._drop_lf = body[-1] == 0x0D
             body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         rest = self._rest
-        searched = max(len(rest) - 1, 0)
+        seen = len(rest)
         rest += body
         events: list[Event] = []
-        if rest.find(b"\n\n", searched) >= 0:
+        if rest.find(b"\n\n", max(seen - 1, 0)) >= 0:
             *blocks, tail = bytes(rest).split(b"\n\n")
             self._rest = rest = bytearray(tail)
+            seen = 0
             for block in blocks:
                 self._read_block(block, len(block) + 2, events, True)
                 self._tried = False
         if rest:
-            self._look_ahead(events)
+            self._look_ahead(events, max(seen - len(b"[DONE]"), 0))
         self.idle = not self._rest and not self._drop_lf
         return events
 
@@ -83,13 +84,14 @@ class EventSplitter:
             self._read_block(block, len(block), events, False)
         return events
 
-    def _look_ahead(self, events: list[Event]) -> None:
+    def _look_ahead(self, events: list[Event], unseen: int) -> None:
         """End events that need not wait for a blank line, and stop what grows beyond the limit."""
         rest = self._rest
-        if rest.endswith(b"[DONE]\n"):
-            line = rest[rest.rfind(b"\n", 0, -1) + 1 : -1]
+        while (at := rest.find(b"[DONE]\n", unseen)) >= 0:
+            unseen = at + len(b"[DONE]\n")
+            line = rest[rest.rfind(b"\n", 0, at) + 1 : unseen]
             if line.startswith(b"data:") and line[5:].strip() == DONE:
-                self._read_block(bytes(rest[:-1]), len(rest), events, True)
+                self._read_block(bytes(rest[: unseen - 1]), unseen, events, True)
                 self._rest = bytearray()
                 return
         if not self._tried:
