@@ -7,7 +7,7 @@ from typing import Literal
 
 from pinchpoint.analyse.figures import ms, percent, rate
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
-from pinchpoint.analyse.ladders import Ladder, kind_of, ladders, longest_pause_ms, lost_share
+from pinchpoint.analyse.ladders import Ladder, kind_of, ladders, longest_pause_ms, lost_share, prompted
 
 __all__ = ["HYPOTHESES"]
 
@@ -31,7 +31,7 @@ def client(found: Findings) -> Hypothesis:
         return Hypothesis(
             cause="client",
             state="cleared",
-            words=f"in none of {len(views)} rungs could it make what was measured",
+            words="in no rung could it make what was measured",
         )
     reasons = [f"{_label(r)}: {reason}" for r, view in limited for reason in view.reasons]
     most = len(limited) * 2 >= len(views)
@@ -75,6 +75,9 @@ def interference(found: Findings) -> Hypothesis:
         why = _reason(found, "mixed", "interference.share_of_decode") or "no mixed rung was read"
         return _open(cause, why, "a mixed profile beside a decode-only ladder")
     worst, share = _worst(mixed)
+    if share >= SOME_LOST and _unprompted(worst):
+        return _open(cause, f"decode stops for {_shares(worst)}, but most pauses come without a prompt",
+                     "the engine's own step and token counters (--watch)")  # fmt: skip
     state: State = "binds" if share >= LOST else "contributes" if share >= SOME_LOST else "cleared"
     evidence = [_lost_words(ladder) for ladder in mixed]
     top = max(
@@ -134,6 +137,8 @@ def decode(found: Findings) -> Hypothesis:
     first, last = ladder.levels[0], ladder.levels[-1]
     before, after = _tpot(first.readings), _tpot(last.readings)
     slower = f" while a token went from {before:.3g} to {after:.3g} ms" if before and after else ""
+    if before and after and abs(after / before - 1) < 0.02:
+        slower = f", each token taking {after:.3g} ms throughout"
     words = f"{rate(first.rate)} → {rate(last.rate)} tok/s from {first.concurrency} to {last.concurrency} streams{slower}"
     if top.state in ("plateau", "retrograde"):
         return Hypothesis(cause="decode step", state="binds", strength=0.45, words=f"decode alone is saturated: {words}",
@@ -173,6 +178,30 @@ def queue(found: Findings) -> Hypothesis:
     return Hypothesis(
         cause=cause, state="contributes", strength=0.2, evidence_for=evidence,
         words="beyond the knee more users only wait longer", would_decide="the engine's queue time (--watch)",
+    )  # fmt: skip
+
+
+def pauses(found: Findings) -> Hypothesis:
+    """Pauses that no prompt explains."""
+    cause = "pauses without prompts"
+    known = [
+        (r.pause_share_unprompted, r) for r in found.rungs if r.valid and r.pause_share_unprompted is not None
+    ]
+    if not known:
+        why = _reason(found, "mixed", "pauses") or _reason(found, "decode", "pauses") or "no rung decodes"
+        return _open(cause, why, "decode or mixed load of three streams or more")
+    share, where = max(known, key=lambda k: k[0])
+    if share < SOME_LOST:
+        return Hypothesis(
+            cause=cause, state="cleared", words=f"at most {percent(share)} of the window, in {_label(where)}"
+        )
+    causes = {c: n for c, n in where.pause_causes.items() if "prefill" not in c and "prompts" not in c}
+    listed = ", ".join(f"{n} {c}" for c, n in sorted(causes.items(), key=lambda c: -c[1]))
+    return Hypothesis(
+        cause=cause, state="binds" if share >= LOST else "contributes", strength=share,
+        words=f"decode stands still for {percent(share)} of the window in {_label(where)} while no prompt is in "
+        f"flight ({listed})",
+        would_decide="engine metrics, host pressure on the engine's host, and ports on the same clock (--watch)",
     )  # fmt: skip
 
 
@@ -244,7 +273,7 @@ def host(found: Findings) -> Hypothesis:
 
 
 HYPOTHESES: tuple[Weigh, ...] = (
-    client, errors, queue, prefill, decode, interference, kv, ranks, network, front_end, host,
+    client, errors, queue, prefill, decode, interference, pauses, kv, ranks, network, front_end, host,
 )  # fmt: skip
 
 
@@ -279,6 +308,11 @@ def _lost_words(ladder: Ladder) -> str:
     form = {"decode_only": "against decode alone at equal streams", "own_base": "against the rung's own base gap",
             "own_median": "against the rung's own median gap"}.get(_form(ladder) or "", "")  # fmt: skip
     return f"{ladder.label}: {_shares(ladder)}, {form}"
+
+
+def _unprompted(ladder: Ladder) -> bool:
+    told = [p for v in ladder.levels for r in v.readings if (p := prompted(r)) is not None]
+    return bool(told) and not any(told)
 
 
 def _form(ladder: Ladder) -> str | None:

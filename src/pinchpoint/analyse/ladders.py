@@ -11,7 +11,7 @@ from pinchpoint.analyse.ceiling import Level, levels, shapes
 from pinchpoint.analyse.findings import Findings, Interference, RungReading
 from pinchpoint.plan.model import Profile
 
-__all__ = ["Ladder", "kind_of", "ladders", "longest_pause_ms", "lost_share"]
+__all__ = ["Ladder", "kind_of", "ladders", "longest_pause_ms", "lost_share", "prompted"]
 
 
 class Ladder(msgspec.Struct, frozen=True):
@@ -54,6 +54,13 @@ def lost_share(readings: Sequence[RungReading]) -> float | None:
         share for r in readings if (share := (r.interference or Interference()).share_of_decode) is not None
     ]
     return float(np.mean(shares)) if shares else None
+
+
+def prompted(reading: RungReading) -> bool | None:
+    """Whether most of the paused time coincides with prompts; None where there are no pauses to tell by."""
+    if not reading.pause_count or not reading.pause_share or reading.pause_share_unprompted is None:
+        return None
+    return reading.pause_share_unprompted <= 0.5 * reading.pause_share
 
 
 def longest_pause_ms(reading: RungReading) -> float | None:

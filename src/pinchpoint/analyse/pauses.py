@@ -17,7 +17,7 @@ from pinchpoint.analyse.tables import MISSING, Bools, Floats, Ints, RungTables
 from pinchpoint.analyse.window import Steps, Window, decoding, in_flight
 from pinchpoint.units import MILLISECOND, SECOND
 
-__all__ = ["KEPT", "OWN_PROMPTS", "PREFILL", "PauseTables", "find_pauses", "union_ns"]
+__all__ = ["KEPT", "LEAST_STREAMS", "OWN_PROMPTS", "PREFILL", "PauseTables", "find_pauses", "union_ns"]
 
 LEAST_STREAMS = 3
 LEAST_SHARE = 0.5  # of the streams of the group that are decoding

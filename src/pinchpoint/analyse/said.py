@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinchpoint.analyse.ceiling import Level
 from pinchpoint.analyse.figures import ms, percent, rate
 from pinchpoint.analyse.findings import Finding, Findings, RungReading
-from pinchpoint.analyse.ladders import Ladder, kind_of, ladders, longest_pause_ms, lost_share
+from pinchpoint.analyse.ladders import Ladder, kind_of, ladders, longest_pause_ms, lost_share, prompted
 
 __all__ = ["findings_of"]
 
@@ -33,7 +33,8 @@ def _mixed(ladder: Ladder, found: Findings) -> list[Finding]:
     )
     if worst.pauses:
         said.append(_pauses(ladder, worst))
-        said.append(_chunk(ladder, top.readings[0], worst, share, found))
+        if prompted(worst):
+            said.append(_chunk(ladder, top.readings[0], worst, share, found))
     return said
 
 
@@ -49,14 +50,17 @@ def _lost(
         evidence.append(f"base gap {lost.base_vs_decode_only:.2f} times decode alone: {lost.reading}")
     form = {"decode_only": "against decode alone", "own_base": "against its own base gap",
             "own_median": "against its own median gap"}.get((lost.form if lost else None) or "", "")  # fmt: skip
+    to = " to prompts" if prompted(worst) is not False else ", most of it in pauses without a prompt,"
     each = [s for r in top.readings if (s := lost_share([r])) is not None]
     return Finding(
         id=f"interference.{ladder.profile}.{ladder.isl}x{ladder.osl}", subject=ladder.label,
-        claim=f"{percent(share)} of decode time is lost to prompts at concurrency {top.concurrency}, {form}",
+        claim=f"{percent(share)} of decode time is lost{to} at concurrency {top.concurrency}, {form}",
         value=share, unit="share of decode time", interval=(min(each), max(each)) if len(each) > 1 else None,
         n=sum(r.tpot_ms.n for r in top.readings if r.tpot_ms), rungs=[r.rung for r in top.readings], evidence=evidence,
         advice="separate prefill from decode, or admit fewer prompts at once, if this time matters; a smaller chunk "
-        "only spreads it" if share >= 0.05 else "",
+        "only spreads it"
+        if share >= 0.05 and prompted(worst) is not False
+        else "",
     )  # fmt: skip
 
 

@@ -10,10 +10,11 @@ from pinchpoint.analyse.findings import Interference, Stall
 from pinchpoint.analyse.gaps import stalls
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
-from pinchpoint.analyse.pauses import find_pauses
+from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
 from pinchpoint.analyse.stats import distribution, time_shares
 from pinchpoint.analyse.ticks import tick_groups
 from pinchpoint.analyse.view import RungView
+from pinchpoint.analyse.window import decoding
 from pinchpoint.units import MILLISECOND
 
 __all__ = ["gap_fields"]
@@ -82,6 +83,12 @@ def _stall(rung: RungView, pace: float | None) -> Stall | None:
 def _pauses(rung: RungView, pace: float | None) -> dict[str, Any]:
     if not rung.context.pauses or pace is None:
         rung.refused["pauses"] = rung.base.reason or "left out of a quick look"
+        return {}
+    most = int(decoding(rung.tables, rung.served).count.max(initial=0))
+    if most < LEAST_STREAMS:
+        rung.refused["pauses"] = (
+            f"at most {most} streams decode at once; a pause is of {LEAST_STREAMS} or more"
+        )
         return {}
     groups, note = tick_groups(rung.tables, rung.served, pace)
     if note:

@@ -47,6 +47,7 @@ def _binds(first: Hypothesis, found: Findings, weighed: Sequence[Hypothesis]) ->
         "prefill compute": "Prefill compute binds prefill load",
         "decode step": "The decode step binds",
         "queue and admission": "Admission binds",
+        "pauses without prompts": "Pauses of unknown origin bind",
     }.get(first.cause, f"{first.cause} binds")
     return f"{opening}: {first.words}."
 
