@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["clean", "clean_url"]
+__all__ = ["clean", "clean_url", "sentence"]
 
 # Bidirectional overrides and isolates can make a line read as something it is not.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -21,6 +21,12 @@ def clean(text: object, limit: int = 300) -> str:
     """
     shown = "".join(_shown(character) for character in " ".join(str(text).split()))
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def sentence(text: object, limit: int = 600) -> str:
+    """As :func:`clean`, with a full stop where none stands: for texts that are set one after another."""
+    shown = clean(text, limit)
+    return shown if not shown or shown[-1] in ".!?…" else shown + "."
 
 
 def _shown(character: str) -> str:

@@ -15,10 +15,11 @@ import msgspec
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import grids
-from pinchpoint.report.clean import clean
+from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.drawn import telling
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Cell, Head, ladders
+from pinchpoint.report.terminal import advice_lines
 from pinchpoint.report.words import Words
 
 __all__ = ["csv_columns", "markdown_grid", "to_csv", "to_markdown"]
@@ -103,11 +104,12 @@ def to_markdown(findings: Findings, record: RunFolder | None = None, words: Word
     told = telling(findings)
     if told is not None:
         lines += markdown_grid(grids.gaps(told[1], words)) + markdown_grid(grids.pauses(told[1], words))
-    advice = [finding.advice for finding in findings.findings if finding.advice]
-    lines += _list(words("html.q.next"), advice)
+    lines += _list(words("html.q.next"), advice_lines(findings))
     if verdict is not None:
         said = ((h, words.either(f"state.{h.state}", h.state)) for h in verdict.hypotheses)
-        considered = [f"{h.cause}: {state}. {h.words} {h.would_decide}".strip() for h, state in said]
+        considered = [
+            f"{h.cause}: {state}. {sentence(h.words)} {sentence(h.would_decide)}".strip() for h, state in said
+        ]
         lines += _list(words("html.details.hypotheses"), considered)
         lines += _list(words("html.details.limits"), verdict.limits)
     return "\n".join(lines).rstrip() + "\n"

@@ -15,7 +15,7 @@ from pinchpoint.plan.model import Plan
 from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import drawn, figures, grids
-from pinchpoint.report.clean import clean, clean_url
+from pinchpoint.report.clean import clean, clean_url, sentence
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Ladder, ladders
 from pinchpoint.report.terminal import causes, level
@@ -90,7 +90,6 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "sentence": clean(verdict.sentence, 600) if verdict else words("verdict.none"),
         "chips": _chips(verdict.hypotheses if verdict else [], words),
         "glance": _glance(findings, plan, words),
-        "ceiling_lines": [clean(c.words, 400) for c in findings.ceilings if c.words],
         "phases": _phases(listed, words),
         "ceilings": grids.ceilings(findings, words),
         "interference_lines": _interference_lines(listed, words),
@@ -103,7 +102,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "advice": [f for f in findings.findings if f.advice],
         "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
         "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),
-        "limits": [clean(limit, 400) for limit in (verdict.limits if verdict else [])],
+        "limits": [sentence(limit) for limit in (verdict.limits if verdict else [])],
         "rungs": [(ladder, [_detail(ladder, reading, words) for reading in ladder.rungs]) for ladder in listed],
         "definitions": [(key, *words.metric(key)) for key in vocab.METRICS],
         "run": _run_rows(plan, facts),
@@ -111,6 +110,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "roles": pictures.ROLES,
         "bokeh": pictures.bokeh_script(),
         "clean": clean,
+        "full": sentence,
         "figures": figures,
     }  # fmt: skip
 

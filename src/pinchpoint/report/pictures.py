@@ -158,6 +158,9 @@ def throughput(group: Sequence[Ladder], words: Words) -> figure | None:
     plot.yaxis.axis_label = words(f"picture.rate.{key}")
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     top = max(float(value(r, key) or 0) for _, rungs in drawn for r in rungs)
+    top = max(
+        top, *(min(r.rate_interval[1], 1.5 * top) for _, rungs in drawn for r in rungs if r.rate_interval), 0
+    )
     plot.y_range = Range1d(0, top * 1.16)
     entries, marks = [], []
     for (ladder, rungs), role in zip(drawn, _SERIES * len(drawn), strict=False):

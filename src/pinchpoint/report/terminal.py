@@ -13,12 +13,12 @@ from rich.text import Text
 
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.report import figures
-from pinchpoint.report.clean import clean
+from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, ladders, table
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
-__all__ = ["ascii_only", "causes", "level", "print_summary", "summary"]
+__all__ = ["advice_lines", "ascii_only", "causes", "level", "print_summary", "summary"]
 
 _MOST_NOTES = 12  # footnotes on the terminal; the rest stands in the HTML report
 
@@ -65,8 +65,8 @@ def summary(
     parts += _section("section.ceilings", _ceiling_lines(findings), words)
     parts += _section("section.pauses", _pause_lines(findings, words), words)
     parts += _section("section.undecided", _undecided_lines(findings, words), words)
-    parts += _section("section.next", [clean(f.advice, 600) for f in findings.findings if f.advice], words)
-    parts += _section("section.limits", [clean(x, 400) for x in _limits(findings)], words)
+    parts += _section("section.next", advice_lines(findings), words)
+    parts += _section("section.limits", [sentence(limit) for limit in _limits(findings)], words)
     where = [("report.at", report), ("record.at", record)]
     lines = [Text(words(key, path=clean(path, 1000))) for key, path in where if path is not None]
     return Group(*parts, Text(), *lines) if lines else Group(*parts)
@@ -76,6 +76,15 @@ def _sentence(findings: Findings, words: Words) -> Text:
     if findings.verdict is None:
         return Text(words("verdict.none"), style="bold")
     return Text(clean(findings.verdict.sentence, 600), style="bold")
+
+
+def advice_lines(findings: Findings) -> list[str]:
+    """``decode 128/2048, mixed 4096/512: drive it beyond concurrency 64.``; the same advice is given once."""
+    subjects: dict[str, list[str]] = {}
+    for finding in findings.findings:
+        if finding.advice:
+            subjects.setdefault(sentence(finding.advice), []).append(clean(finding.subject, 60))
+    return [f"{', '.join(dict.fromkeys(whose))}: {advice}" for advice, whose in subjects.items()]
 
 
 def _limits(findings: Findings) -> list[str]:
@@ -181,7 +190,7 @@ def _hanging(sign: str, line: str, style: str = "") -> RichTable:
 def _ceiling_lines(findings: Findings) -> Iterator[str]:
     for ceiling in findings.ceilings:
         if ceiling.words:
-            yield f"{clean(ceiling.profile, 24)} {ceiling.isl}/{ceiling.osl}: {clean(ceiling.words, 400)}"
+            yield f"{clean(ceiling.profile, 24)} {ceiling.isl}/{ceiling.osl}: {sentence(ceiling.words)}"
 
 
 def level(reading: RungReading, words: Words) -> str:
@@ -226,7 +235,7 @@ def _pause_lines(findings: Findings, words: Words) -> Iterator[str]:
 def _undecided_lines(findings: Findings, words: Words) -> Iterator[str]:
     for hypothesis in findings.verdict.hypotheses if findings.verdict else []:
         if hypothesis.state == "not decided":
-            line = f"{clean(hypothesis.cause, 60)}: {clean(hypothesis.words, 400)}"
+            line = f"{clean(hypothesis.cause, 60)}: {sentence(hypothesis.words)}"
             if hypothesis.would_decide:
-                line += " " + words("undecided.would", what=clean(hypothesis.would_decide, 300))
+                line += " " + words("undecided.would", what=sentence(hypothesis.would_decide))
             yield line
