@@ -10,12 +10,11 @@ __all__ = ["exit_code", "write_outcome"]
 
 def write_outcome(folder: RunFolder, findings: Findings) -> None:
     """Write ``findings.json`` and ``report.html`` into the run folder."""
-    from pinchpoint.report.html import (
-        write_report,  # Bokeh: a second of import that the load must not wait for
-    )
-
     folder.write_json("findings.json", findings)
-    write_report(folder, findings)
+    # Bokeh is a second of import: after the load, and after the findings are safe.
+    from pinchpoint.report.html import write_report
+
+    write_report(folder, findings, folder.path / "report.html")
 
 
 def exit_code(folder: RunFolder, findings: Findings) -> int:

@@ -307,6 +307,7 @@ def from_terminal_resume(path: Path, endpoint: dict[str, Any], *, as_json: bool)
 
 
 def at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
+    """Show a run live, then its summary (or findings as JSON); returns the exit code."""
     """Live view while ``job`` runs, then the summary; returns the exit code."""
     from pinchpoint.commands.terminal import LiveOnlooker, show_findings
 
