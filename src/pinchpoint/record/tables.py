@@ -78,7 +78,10 @@ SAMPLES: Columns = {
 }
 
 PORTS: Columns = {  # high-rate port counters, one wide row per entity and read
-    "t_ns": "BIGINT",
+    "t_ns": "BIGINT",  # midpoint of request and response
+    "t_req_ns": "BIGINT",
+    "t_resp_ns": "BIGINT",
+    "source_ns": "BIGINT",  # the device's own time stamp, where it gives one
     "source": "VARCHAR",
     "entity": "VARCHAR",
     "in_octets": "UBIGINT",

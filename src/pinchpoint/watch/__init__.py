@@ -1,1 +1,1 @@
-"""Read-only samplers, each measuring its own cost."""
+"""Read-only samplers beside the load, in a process of their own. See ``docs/watch.md``."""

@@ -42,7 +42,9 @@ class Wanted:
             pattern = b"(?:" + listed + b")" + (b"(?:_total|_bucket|_sum|_count)?" if suffixes else b"")
         # Labels may hold any byte but a line break, escaped quotes among them; a time stamp may follow the value.
         self.line = re.compile(
-            rb"^[ \t]*(" + pattern + rb")(?:[ \t]*\{((?:[^}\"\n]|\"(?:[^\"\\\n]|\\.)*\")*)\}[ \t]*|[ \t]+)([^ \t\r\n#]+)",
+            rb"^[ \t]*("
+            + pattern
+            + rb")(?:[ \t]*\{((?:[^}\"\n]|\"(?:[^\"\\\n]|\\.)*\")*)\}[ \t]*|[ \t]+)([^ \t\r\n#]+)",
             re.MULTILINE,
         )
 
@@ -56,7 +58,9 @@ def read_page(page: bytes, wanted: Wanted) -> Iterator[Sample]:
         value = read_value(match[3])
         if value is not None:
             labels = match[2]
-            yield Sample(match[1].decode(), read_labels(labels.decode("utf-8", "replace")) if labels else {}, value)
+            yield Sample(
+                match[1].decode(), read_labels(labels.decode("utf-8", "replace")) if labels else {}, value
+            )
 
 
 @lru_cache(8192)  # pages repeat their labels from read to read

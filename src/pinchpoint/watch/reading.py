@@ -1,0 +1,259 @@
+"""One source on its thread: read on a grid, cost measured, failures waited out, never anybody else's problem."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from pinchpoint.errors import PinchpointError
+from pinchpoint.units import MILLISECOND, SECOND, now_ns
+from pinchpoint.watch.node.blocks import Block, Entity, Opened, Ports
+from pinchpoint.watch.orders import EntityFacts, Found, Status
+from pinchpoint.watch.rows import row_count
+from pinchpoint.watch.source import Source
+from pinchpoint.watch.spec import Spec
+
+__all__ = ["FAST_HZ", "Changes", "Reader", "found_of", "set_realtime"]
+
+FAST_HZ = 50.0  # above this a source gets a process of its own and real-time priority
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
+_PRIORITY = 5
+_HELD_ROWS = 1_000_000  # a writer that never comes costs rows, not memory
+
+
+class Changes:
+    """When port counters changed, as the reads come: the refresh period of the device as far as it can be seen.
+
+    The busiest thing per entity is one tuple comparison, so that it may run beside a thousand reads a second.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, ...]] = {}
+        self._changed_ns: dict[str, int] = {}
+        self._gaps: deque[int] = deque(maxlen=512)
+
+    def add(self, block: Block) -> None:
+        """Take the octet counters of one read."""
+        if not isinstance(block, Ports) or "in_octets" not in block.columns:
+            return
+        width = len(block.columns)
+        t_ns = block.source_ns if block.source_ns is not None else block.t_resp_ns
+        at = block.columns.index("in_octets")
+        for number, entity in enumerate(block.entities):
+            start = number * width + at
+            now = tuple(block.values[start : start + 2])
+            before = self._last.get(entity)
+            if before == now:
+                continue
+            self._last[entity] = now  # type: ignore[assignment]
+            if before is not None:
+                if entity in self._changed_ns:
+                    self._gaps.append(t_ns - self._changed_ns[entity])
+                self._changed_ns[entity] = t_ns
+
+    def refresh_ns(self) -> int | None:
+        """Median time between changes; None below four of them."""
+        return round(median(self._gaps)) if len(self._gaps) >= 4 else None
+
+
+class Reader:
+    """A source, its thread, and what is known about both.
+
+    :meth:`take` hands over the blocks read so far; :meth:`mark` asks for one more read at once.
+    """
+
+    def __init__(
+        self, spec: Spec, source: Source, tell: Callable[[Found], Any], realtime: bool = False
+    ) -> None:
+        self.spec = spec
+        self._source = source
+        self._tell = tell
+        self._realtime = realtime
+        self._lock = threading.Lock()
+        self._blocks: list[Block] = []
+        self._held = 0
+        self._wake = threading.Event()
+        self._stop = False
+        self._marked_ns = self._read_ns = 0
+        self._changes = Changes()
+        self._tally = Status(spec.label, "opening")
+        self._cpu_ns = self._span_ns = self._first_ns = self._last_ns = self._worst_ns = 0
+        self._late: deque[int] = deque(maxlen=64)
+        self._thread = threading.Thread(target=self._run, daemon=True, name=spec.label)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read once more, then end; see :meth:`join`."""
+        self._stop = True
+        self._wake.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread ended in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def mark(self, t_ns: int) -> None:
+        """Read at once, or as soon as the read under way is over."""
+        self._marked_ns = t_ns
+        self._wake.set()
+
+    def has_read_since(self, t_ns: int) -> bool | None:
+        """Whether a read was begun at or after ``t_ns``; None while the source is down."""
+        return self._read_ns >= t_ns if self._tally.state == "up" else None
+
+    def take(self) -> list[Block]:
+        """The blocks since the last call."""
+        with self._lock:
+            blocks, self._blocks, self._held = self._blocks, [], 0
+        return blocks
+
+    def status(self, lost_rows: int = 0) -> Status:
+        """How it does."""
+        reads = self._tally.reads
+        span = self._last_ns - self._first_ns
+        refresh = self._changes.refresh_ns()
+        return msgspec.structs.replace(
+            self._tally,
+            lost_rows=self._tally.lost_rows + lost_rows,
+            hz=(reads - 1) * SECOND / span if reads > 1 and span else None,
+            cpu_us=self._cpu_ns / reads / 1000 if reads else None,
+            read_ms=self._span_ns / reads / MILLISECOND if reads else None,
+            read_max_ms=self._worst_ns / MILLISECOND if reads else None,
+            late_ms=max(self._late, default=0) / MILLISECOND if reads else None,
+            refresh_ms=None if refresh is None else refresh / MILLISECOND,
+        )
+
+    # -- on the thread ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._go_on()
+        finally:
+            if not self._stop:
+                self._note(state="down", message="a fault of pinchpoint ended its thread")
+
+    def _go_on(self) -> None:
+        if self._realtime and set_realtime():
+            self._note(realtime=True)
+        wait_s = _FIRST_WAIT_S
+        while not self._stop:
+            reads = self._tally.reads
+            try:
+                opened = self._source.open()
+                self._note(state="up", message="")
+                self._tell(found_of(self.spec, opened))
+                self._stream() if self._source.streams else self._poll()
+            except (OSError, PinchpointError) as failure:
+                down = self._tally.state == "up"
+                self._note(state="down", message=str(failure) or type(failure).__name__,
+                           failures=self._tally.failures + 1, outages=self._tally.outages + down)  # fmt: skip
+            finally:
+                self._source.close()
+            if self._tally.reads > reads + 3:
+                wait_s = _FIRST_WAIT_S
+            if self._stop or self._pause(wait_s):
+                return
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait; True when told to stop. A mark does not end it: what is down cannot be read."""
+        end = time.monotonic() + seconds
+        while not self._stop and (left := end - time.monotonic()) > 0:
+            self._wake.wait(left)
+            if not self._stop:
+                self._wake.clear()
+        return self._stop
+
+    def _stream(self) -> None:
+        while not self._stop:
+            self._read_once()
+            self._wake.clear()
+
+    def _poll(self) -> None:
+        period = round(SECOND / self.spec.hz)
+        due = now_ns()
+        while not self._stop:
+            self._late.append(max(0, now_ns() - due))
+            self._read_once()
+            steps = max(
+                1, -((due - now_ns()) // period)
+            )  # to the next point of the grid that is still to come
+            self._note(missed=self._tally.missed + steps - 1)
+            due += steps * period
+            if self._sleep_until(due, period):
+                due = now_ns()  # marked: the grid starts again from here
+        self._read_once()
+
+    def _sleep_until(self, due: int, period: int) -> bool:
+        """Sleep; True when woken by a mark. Short sleeps are not worth an interruptible wait: the next read is near."""
+        left = due - now_ns()
+        if left <= 0:
+            return False
+        if period <= 50 * MILLISECOND:
+            time.sleep(left / SECOND)
+            return False
+        if not self._wake.wait(left / SECOND):
+            return False
+        self._wake.clear()
+        return not self._stop
+
+    def _read_once(self) -> None:
+        cpu = time.thread_time_ns()
+        begun = now_ns()
+        blocks = self._source.read()
+        for block in blocks:
+            self._changes.add(block)
+        ended = now_ns()
+        self._cpu_ns += time.thread_time_ns() - cpu
+        if blocks or not self._source.streams:
+            self._span_ns += ended - begun
+            self._worst_ns = max(self._worst_ns, ended - begun)
+            self._first_ns = self._first_ns or begun
+            self._last_ns = begun
+            self._tally = msgspec.structs.replace(self._tally, reads=self._tally.reads + 1)
+        self._keep(blocks)
+        self._read_ns = begun
+
+    def _keep(self, blocks: list[Block]) -> None:
+        count = sum(row_count(block) for block in blocks)
+        with self._lock:
+            full = self._held + count > _HELD_ROWS
+            if not full:
+                self._blocks += blocks
+                self._held += count
+        more = {"lost_rows": self._tally.lost_rows + count} if full else {"rows": self._tally.rows + count}
+        self._note(**more)
+
+    def _note(self, **fields: Any) -> None:
+        self._tally = msgspec.structs.replace(self._tally, **fields)
+
+
+def set_realtime() -> bool:
+    """Real-time priority for the calling thread; False where that is not allowed."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def found_of(spec: Spec, opened: Opened) -> Found:
+    """What is told of a source that was opened."""
+    return Found(
+        spec.label, spec.scheme, spec.hz, tuple(_facts(entity) for entity in opened.entities), tuple(opened.notes),
+        opened.facts, tuple(opened.cannot_see),
+    )  # fmt: skip
+
+
+def _facts(entity: Entity) -> EntityFacts:
+    return EntityFacts(**entity._asdict())
