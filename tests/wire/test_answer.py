@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def read(case: Case, reads: list[tuple[bytes, int]]) -> Answer:
 
 def cut(body: bytes, places: list[int]) -> list[tuple[bytes, int]]:
     edges = [0, *sorted(place % (len(body) + 1) for place in places), len(body)]
-    return [(body[a:b], 0) for a, b in zip(edges, edges[1:], strict=False)]
+    return [(body[a:b], 0) for a, b in pairwise(edges)]
 
 
 def timeless(answer: Answer) -> dict:
@@ -46,7 +48,9 @@ def check(answer: Answer, case: Case) -> None:
     assert answer.saw_done == case.done
     assert answer.json_events == case.json_events
     assert list(answer.token_ordinals) == case.token_events
-    assert answer.token_events == len(case.token_events) == len(answer.event_tokens) == len(answer.event_bytes)
+    assert (
+        answer.token_events == len(case.token_events) == len(answer.event_tokens) == len(answer.event_bytes)
+    )
     assert set(answer.warnings) == case.warnings
 
 
@@ -70,7 +74,11 @@ def test_one_byte_at_a_time_and_all_at_once(name):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(sorted(CASES)), st.lists(st.integers(0, 2000), max_size=8), st.sampled_from(["\n", "\r\n", "\r"]))
+@given(
+    st.sampled_from(sorted(CASES)),
+    st.lists(st.integers(0, 2000), max_size=8),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+)
 def test_any_cut_and_any_line_end_give_the_same(name, places, line_end):
     case = CASES[name]
     body = case.body.replace(b"\n", line_end.encode())
@@ -104,12 +112,28 @@ def test_event_bytes_are_those_of_the_events_and_what_stood_before():
 
 WIRE_PARTS = st.sampled_from(
     [
-        b"data: ", b"data:", b"event: ", b"id: 7", b"retry: 1", b": c", b"\n", b"\n\n", b"\r", b"\r\n", b"[DONE]", b"\xef\xbb\xbf",
-        b'{"choices":[{"delta":{"content":"x"}}]}', b'{"choices":[{"text":"x","finish_reason":"stop"}]}', b'{"error":"no"}',
-        b'{"usage":{"completion_tokens":3}}', b'{"choices":[', b"}", b"error", b"ping", b"data", b'{"a":1}', b"\xff", b"null",
-        b"<html>", b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]}', b'{"choices":[]}',
+        *(
+            b"data: ",
+            b"data:",
+            b"data",
+            b"event: ",
+            b"id: 7",
+            b"retry: 1",
+            b": c",
+            b"error",
+            b"ping",
+            b"[DONE]",
+        ),
+        *(b"\n", b"\n\n", b"\r", b"\r\n", b"\xef\xbb\xbf", b"\xff", b"null", b"}", b"<html>", b'{"a":1}'),
+        b'{"choices":[{"delta":{"content":"x"}}]}',
+        b'{"choices":[{"text":"x","finish_reason":"stop"}]}',
+        b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]}',
+        b'{"choices":[]}',
+        b'{"choices":[',
+        b'{"usage":{"completion_tokens":3}}',
+        b'{"error":"no"}',
     ]
-)  # fmt: skip
+)
 
 
 @settings(max_examples=600, deadline=None)

@@ -154,7 +154,12 @@ CASES = {
             (data(chunk('{"reasoning_content":" r3"}')), 240),
             (data(chunk('{"content":"tok1","reasoning_content":null}')), 260),
             (data(words(" tok2")), 280),
-            (data(finish("stop"), usage(12, 5, ',"completion_tokens_details":{"reasoning_tokens":3}'), DONE), 281),
+            (
+                data(
+                    finish("stop"), usage(12, 5, ',"completion_tokens_details":{"reasoning_tokens":3}'), DONE
+                ),
+                281,
+            ),
         ],
         "tok1 tok2",
         finish_reason="stop",
@@ -211,7 +216,8 @@ CASES = {
             (data(words(" tok2")), 140),
             (
                 data(
-                    '{"error":{"message":"engine stopped","type":"InternalServerError","param":null,"code":500}}', DONE
+                    '{"error":{"message":"engine stopped","type":"InternalServerError","param":null,"code":500}}',
+                    DONE,
                 ),
                 900,
             ),
@@ -233,7 +239,9 @@ CASES = {
             (data(ROLE_NULL), 100),
             (
                 data(
-                    tool('{"index":0,"id":"call_1","type":"function","function":{"name":"lookup","arguments":""}}')
+                    tool(
+                        '{"index":0,"id":"call_1","type":"function","function":{"name":"lookup","arguments":""}}'
+                    )
                 ),
                 300,
             ),

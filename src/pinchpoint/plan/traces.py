@@ -52,7 +52,7 @@ def read_trace(path: str | Path, speed: float = 1.0) -> Trace:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"the trace {path} cannot be read: {error}") from None
-    lines = text.splitlines()
+    lines = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
     rows = _mooncake(lines, path) if first.lstrip().startswith("{") else _azure(text, path)
     ordered = sorted(rows, key=lambda row: row.due_ns)

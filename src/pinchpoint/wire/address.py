@@ -93,7 +93,9 @@ def _port_of(scheme: str) -> int:
 def _read_authority(authority: str, source: str) -> tuple[str, int | None]:
     host, port = authority, ""
     if authority.startswith("["):
-        host, _, after = authority[1:].partition("]")
+        host, closed, after = authority[1:].partition("]")
+        if not closed:
+            raise PlanError(f"{source!r}: the bracket of the IPv6 address is not closed")
         if after and not after.startswith(":"):
             raise PlanError(f"{source!r}: {after!r} after the bracketed address is no port")
         host, port = _ipv6(host, source), after[1:]

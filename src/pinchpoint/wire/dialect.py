@@ -110,28 +110,28 @@ class BodyFrame:
         Raises:
             PlanError: ``extra`` holds the prompt, or what is no JSON.
         """
+        extra = extra or {}
         for field in ("prompt", "messages"):
-            if extra and field in extra:
+            if field in extra:
                 raise PlanError(
-                    f"--extra-body cannot set {field!r}: pinchpoint writes the prompts, or lengths are unknown"
+                    f"--extra-body cannot set {field!r}: pinchpoint writes the prompts, else their length is not known"
                 )
-        prompt: Any = _HOLE
-        if dialect.api == "chat":
-            prompt = [{"role": "user", "content": _HOLE}]
-        body = _merge(
-            {"model": model, "messages" if dialect.api == "chat" else "prompt": prompt, **_ours(dialect)},
-            extra or {},
-        )
         try:
-            text = msgspec.json.encode(body)
+            fixed = msgspec.json.encode(_merge({"model": model, **_ours(dialect)}, extra))
         except (TypeError, ValueError, RecursionError) as error:
             raise PlanError(f"--extra-body cannot be written as JSON: {error}") from None
-        before, _, after = text.partition(_HOLE_TEXT)
-        self._before = before
-        self._after = after.replace(b"%", b"%%").replace(_LENGTH_TEXT, b"%(osl)d")
+        lengths = b"".join(
+            b',"%b":%%(osl)d' % field.encode() for field in _lengths(dialect) if field not in extra
+        )
+        before, between = b'"prompt":', b""
+        if dialect.api == "chat":
+            before, between = b'"messages":[{"role":"user","content":', b"}]"
+        self._before = b"{" + before
+        inner = fixed[1:-1].replace(b"%", b"%%")
+        self._after = between + (b"," if inner else b"") + inner + lengths + b"}"
 
     def body(self, prompt: bytes, osl: int) -> bytes:
-        """The whole body for a prompt (a JSON value, of :class:`pinchpoint.plan.prompts.Prompts`) and ``osl`` tokens."""
+        """The whole body for a prompt (a JSON value, as :class:`pinchpoint.plan.prompts.Prompts` writes it)."""
         return b"%b%b%b" % (self._before, prompt, self._after % {b"osl": osl})
 
 
@@ -140,14 +140,6 @@ def request_body(
 ) -> bytes:
     """One request body; see :class:`BodyFrame`, which is cheaper for many."""
     return BodyFrame(dialect, model, extra).body(prompt, osl)
-
-
-# Stand-ins for what differs from request to request. The model's name stands before the prompt, so the first
-# hole is ours; no JSON number is written with 19 such digits by anybody else.
-_HOLE = "\x00prompt\x00"
-_HOLE_TEXT = msgspec.json.encode(_HOLE)
-_LENGTH = 7_919_191_919_191_919_197
-_LENGTH_TEXT = str(_LENGTH).encode()
 
 
 def _ours(dialect: Dialect) -> dict[str, Any]:
@@ -160,10 +152,12 @@ def _ours(dialect: Dialect) -> dict[str, Any]:
             ours["stream_options"]["continuous_usage_stats"] = True
     if "ignore_eos" in accepts:
         ours["ignore_eos"] = True
-    ours["max_tokens" if "max_tokens" in accepts else "max_completion_tokens"] = _LENGTH
-    if "min_tokens" in accepts:
-        ours["min_tokens"] = _LENGTH
     return ours
+
+
+def _lengths(dialect: Dialect) -> list[str]:
+    longest = "max_tokens" if "max_tokens" in dialect.accepts else "max_completion_tokens"
+    return [longest, "min_tokens"] if "min_tokens" in dialect.accepts else [longest]
 
 
 def _merge(ours: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,6 +122,7 @@ class ResponseReader:
     def _fail(self, kind: ErrorKind, text: str) -> None:
         if self.failure is None:
             self.failure, self.failure_text = kind, text
+            self.keep_alive = False
 
     # -- called by the parser ------------------------------------------------------------------------
 
@@ -178,4 +179,5 @@ class ResponseReader:
         if self.status is None or self.complete:
             return  # an interim response
         self.complete = True
-        self.keep_alive = self._parser.should_keep_alive() and not self._until_close
+        keep = self._parser.should_keep_alive() and not self._until_close
+        self.keep_alive = keep and self.failure is None
