@@ -59,7 +59,7 @@ class Prompts:
             )
         self._isl = rung.profile.isl
         self._drawn = _mix(self._key ^ self._rung)  # seeds the pool, and the blocks of a trace
-        self._pool = b""
+        self._pool = memoryview(b"")
         self._grow(self.units(self._isl if longest is None else longest))
 
     def prompt(self, ordinal: int, isl: int | None = None, hash_ids: Sequence[int] | None = None) -> bytes:
@@ -74,7 +74,7 @@ class Prompts:
         if not 0 <= ordinal < 1 << 40:
             raise PlanError(f"request {ordinal} of a rung: more than prompts can be told apart for")
         units = self.units(self._isl if isl is None else isl)
-        parts: list[bytes] = []
+        parts: list[bytes | memoryview] = []
         for hash_id in hash_ids or ():
             take = min(units, max(1, round(HASH_BLOCK / self._per_unit)))
             if not take:
@@ -83,15 +83,23 @@ class Prompts:
             units -= take
         if units:
             self._write(parts, _mix(self._key ^ (self._rung | ordinal)), units)
-        return self._open + self._joint.join(parts) + self._close
+        return self._joined(parts)
 
     def words(self, ordinal: int, count: int) -> bytes:
         """The same by number of ids or words, whatever tokens they make: for finding that out."""
-        parts: list[bytes] = []
+        parts: list[bytes | memoryview] = []
         self._write(parts, _mix(self._key ^ (self._rung | ordinal)), count)
-        return self._open + self._joint.join(parts) + self._close
+        return self._joined(parts)
 
-    def _write(self, parts: list[bytes], number: int, units: int) -> None:
+    def _joined(self, parts: list[bytes | memoryview]) -> bytes:
+        # One copy of the text, however long.
+        pieces: list[bytes | memoryview] = [self._open]
+        for part in parts:
+            pieces += (part, self._joint)
+        pieces[-1] = self._close
+        return b"".join(pieces)
+
+    def _write(self, parts: list[bytes | memoryview], number: int, units: int) -> None:
         """Head and slice of ``units`` symbols for a scrambled 64-bit number."""
         symbols, base, rest = self._symbols, len(self._symbols), number
         head = min(self._head, units)
@@ -108,7 +116,7 @@ class Prompts:
     def _grow(self, units: int) -> None:
         self._pool_units = units + _SPREAD
         drawn = random.Random(self._drawn).choices(self._symbols, k=self._pool_units)
-        self._pool = self._joint.join(drawn)
+        self._pool = memoryview(self._joint.join(drawn))
 
     def units(self, isl: int) -> int:
         """Ids or words for a prompt of ``isl`` tokens, the server's own additions taken off.
