@@ -11,7 +11,7 @@ import numpy as np
 from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import Ceiling, RungReading
 from pinchpoint.analyse.interference import SEEN
-from pinchpoint.analyse.rates import RATE
+from pinchpoint.analyse.throughput import RATE
 from pinchpoint.plan.model import Profile
 
 __all__ = ["Level", "ceilings", "levels", "own_rate", "shapes", "with_gains"]

@@ -16,10 +16,10 @@ from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import RungReading, Stats
 from pinchpoint.analyse.isolation import cached_share, isolation, length_drift
 from pinchpoint.analyse.latency import latency_notes, served_tokens
-from pinchpoint.analyse.rates import RATE, flows, whole_rung
 from pinchpoint.analyse.stalling import gap_fields
 from pinchpoint.analyse.stats import distribution
 from pinchpoint.analyse.tables import MISSING, RungTables
+from pinchpoint.analyse.throughput import RATE, flows, whole_rung
 from pinchpoint.analyse.view import RungView
 from pinchpoint.analyse.window import steady_window, warmup_mask
 from pinchpoint.units import MILLISECOND

@@ -10,8 +10,8 @@ import numpy as np
 from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.gaps import Base, Gaps, base_gap, path_buffer, window_gaps
 from pinchpoint.analyse.latency import Latencies, cut_off, latencies, served_tokens
-from pinchpoint.analyse.rates import Flows
 from pinchpoint.analyse.tables import MISSING, Bools, Ints, RungTables
+from pinchpoint.analyse.throughput import Flows
 from pinchpoint.analyse.window import Window, decoding, in_flight
 
 __all__ = ["RungView"]
