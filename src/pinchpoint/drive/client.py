@@ -109,7 +109,7 @@ class Client:
         except (OSError, ssl.SSLError) as failure:
             kind, message = why_unreached(failure, address, self._connect_timeout_s)
             advice = (
-                "see --insecure, ca_file, client_cert"
+                "see --ca-file, --client-cert, --insecure"
                 if kind == ErrorKind.TLS
                 else "start the server, or correct --url"
             )

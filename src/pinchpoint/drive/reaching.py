@@ -46,7 +46,7 @@ def why_unreached(failure: Exception, address: Address, limit_s: float) -> tuple
     if isinstance(failure, ssl.SSLCertVerificationError):
         return ErrorKind.TLS, (
             f"the certificate of {where} is not trusted ({failure.verify_message}); "
-            "name its authority with ca_file, or use --insecure"
+            "name its authority with --ca-file, or use --insecure"
         )
     if isinstance(failure, ssl.SSLError):
         reason = (failure.reason or str(failure)).replace("_", " ").lower()
