@@ -122,8 +122,11 @@ _TOKENS = """
 """
 
 
-def read_raster(folder: RunFolder, reading: RungReading) -> Raster | None:
-    """The seconds around the rung's longest pause, or the middle of its window; None where nothing arrived."""
+def read_raster(folder: RunFolder, reading: RungReading, most: int = MAX_DOTS) -> Raster | None:
+    """The seconds around the rung's longest pause, or the middle of its window; None where nothing arrived.
+
+    Above ``most`` tokens every k-th is kept; ``total`` says how many there were.
+    """
     if reading.start_ns is None or reading.end_ns is None:
         return None
     origin, left, right = _stretch(reading, reading.start_ns, reading.end_ns)
@@ -136,7 +139,7 @@ def read_raster(folder: RunFolder, reading: RungReading) -> Raster | None:
     row = order[np.minimum(found, len(order) - 1)]
     known = rows["request_id"][row] == tokens["request_id"]
     # Every k-th token of the whole, so that each stream is thinned alike and a pause stays as wide as it was.
-    step = max(1, -(-int(known.sum()) // MAX_DOTS))
+    step = max(1, -(-int(known.sum()) // most))
     row, t_ns = row[known][::step], tokens["t_ns"][known][::step]
     asked = np.flatnonzero(np.asarray(rows["first_ns"]) > left)[:MAX_PROMPTS]
     return Raster(

@@ -58,8 +58,8 @@ _MARKS = {
 
 _TERMINAL = {
     "verdict.none": "No verdict: nothing was read that could name what binds.",
-    "summary.counts": "{rungs} rungs · {ok} requests succeeded · {failed} failed",
-    "summary.counts.errors": "{rungs} rungs · {ok} requests succeeded · {failed} failed ({kinds})",
+    "summary.counts": "{n} rungs · {ok} requests succeeded · {failed} failed{kinds}",
+    "summary.counts.one": "1 rung · {ok} requests succeeded · {failed} failed{kinds}",
     "summary.invalid": "{n} rungs are not valid: read their numbers as hints only.",
     "summary.invalid.one": "1 rung is not valid: read its numbers as a hint only.",
     "summary.empty": "The record holds no finished rung.",

@@ -257,13 +257,15 @@ def _cell(column: Column, unit: str, reading: RungReading, words: Words, notes: 
 
 
 def _marks(reading: RungReading, words: Words, notes: Notes, wide: bool) -> Cell:
-    signs: list[str] = []
-    numbers: list[int] = []
-    for sign, text in _oddities(reading, words):
-        signs.append(words(f"mark.{sign}" if wide else f"mark.{sign}.short"))
-        numbers.append(notes(text))
-    between = ", " if wide else ""
-    return Cell(between.join(dict.fromkeys(signs)), tuple(dict.fromkeys(numbers)))
+    found = list(_oddities(reading, words))
+    if wide:
+        signs = [words(f"mark.{sign}") for sign, _ in found]
+        numbers = [notes(text) for _, text in found]
+        return Cell(", ".join(dict.fromkeys(signs)), tuple(dict.fromkeys(numbers)))
+    # On a terminal every character counts: one footnote for all of a rung's marks.
+    signs = [words(f"mark.{sign}.short") for sign, _ in found]
+    joined = "; ".join(dict.fromkeys(text for _, text in found))
+    return Cell("".join(dict.fromkeys(signs)), (notes(joined),) if joined else ())
 
 
 def _oddities(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:
@@ -274,7 +276,11 @@ def _oddities(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:
     if reading.isolation is not None and reading.isolation.held is False:
         yield "isolation", words("note.isolation", why="; ".join(reading.isolation.reasons) or unknown)
     if reading.stationary is False:
-        yield "drifts", words("note.drifts", change=figures.percent(reading.stationary_change))
+        change = figures.percent(reading.stationary_change)
+        yield (
+            "drifts",
+            words("note.drifts", change=change) if change != figures.MISSING else words("mark.drifts"),
+        )
     if reading.convoy:
         yield "convoy", words("note.convoy")
     if reading.client is not None and reading.client.limited:

@@ -20,6 +20,9 @@ from pinchpoint.units import MILLISECOND, show_duration
 
 __all__ = ["advice_lines", "ascii_only", "causes", "level", "print_summary", "summary"]
 
+_WIDTH = 80
+# Left out one after another where numbers are so long that the table would not fit.
+_DISPENSABLE = ("request_s", "gap_ms.p50", "tpot_ms.mean", "ttft_ms.p50", "gain")
 _MOST_NOTES = 12  # footnotes on the terminal; the rest stands in the HTML report
 
 _ASCII = str.maketrans({
@@ -100,11 +103,11 @@ def _counts(findings: Findings, words: Words) -> Text:
     kinds = ", ".join(f"{clean(kind, 40)} {n}" for kind, n in errors.most_common())
     text = Text(
         words(
-            "summary.counts.errors" if kinds else "summary.counts",
-            rungs=len(findings.rungs),
+            "summary.counts",
+            n=len(findings.rungs),
             ok=figures.count(sum(reading.ok for reading in findings.rungs)),
             failed=figures.count(sum(reading.failed for reading in findings.rungs)),
-            kinds=kinds,
+            kinds=f" ({kinds})" if kinds else "",
         ),
         style="dim",
     )
@@ -138,17 +141,43 @@ def _footnotes(notes: Notes, words: Words) -> Iterator[ConsoleRenderable]:
 def _rich_table(drawn: Table, ladder: Ladder) -> RichTable:
     rich = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True, pad_edge=False,
                      show_edge=False, header_style="dim")  # fmt: skip
-    marked = any(row[-1].text for row in drawn.rows)  # an empty last column is left out
-    heads = drawn.heads if marked else drawn.heads[:-1]
+    shown = _fitting(drawn)
+    heads = [drawn.heads[index] for index in shown]
     lines = max(_lines(head) for head in heads)
     for head in heads:
         style = "bold" if head.key == ladder.rate_key else ""
         rich.add_column(Text(_head_text(head, lines)), justify="left" if head.key == "marks" else "right",
                         style=style, no_wrap=True)  # fmt: skip
     for row, valid in zip(drawn.rows, drawn.valid, strict=True):
-        rich.add_row(*(_cell_text(cell, head) for cell, head in zip(row, heads, strict=False)),
-                     style="" if valid else "dim")  # fmt: skip
+        rich.add_row(
+            *(_cell_text(row[index], drawn.heads[index]) for index in shown), style="" if valid else "dim"
+        )
     return rich
+
+
+def _fitting(drawn: Table) -> list[int]:
+    """Indices of the columns that fit the width; marks only where a rung has one."""
+    widths = [
+        max(
+            *(len(part) for part in _head_text(head, 1).split("\n")),
+            *(_width(row[index]) for row in drawn.rows),
+        )
+        for index, head in enumerate(drawn.heads)
+    ]
+    shown = [
+        i
+        for i, head in enumerate(drawn.heads)
+        if head.key != "marks" or any(row[i].text for row in drawn.rows)
+    ]
+    for key in _DISPENSABLE:
+        if sum(widths[index] + 2 for index in shown) <= _WIDTH:
+            break
+        shown = [index for index in shown if drawn.heads[index].key != key]
+    return shown
+
+
+def _width(cell: Cell) -> int:
+    return len(_cell_text(cell, Head("", "", "", "", "")).plain)
 
 
 def _lines(head: Head) -> int:

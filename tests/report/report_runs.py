@@ -106,8 +106,15 @@ def stats(values: np.ndarray) -> Stats | None:
     if len(values) == 0:
         return None
     q = [float(v) for v in np.quantile(values, [0.5, 0.9, 0.99, 0.999])]
-    return Stats(n=len(values), mean=float(values.mean()), p50=q[0], p90=q[1], p99=q[2] if len(values) >= 100 else None,
-                 p999=q[3] if len(values) >= 1000 else None, max=float(values.max()))  # fmt: skip
+    return Stats(
+        n=len(values),
+        mean=float(values.mean()),
+        p50=q[0],
+        p90=q[1],
+        p99=q[2] if len(values) >= 100 else None,
+        p999=q[3] if len(values) >= 1000 else None,
+        max=float(values.max()),
+    )
 
 
 def reading(rung: Rung, requests: list[Request], origin: int, decode_tpot: dict[int, float]) -> RungReading:
@@ -139,24 +146,60 @@ def reading(rung: Rung, requests: list[Request], origin: int, decode_tpot: dict[
         lost = 1 - alone / float(tpot.mean())
     input_rate, output_rate = firsts * profile.isl / window, tokens / window
     return RungReading(
-        rung=rung.index, profile=profile.name, isl=profile.isl, osl=profile.osl, concurrency=concurrency,
-        requests=len(counted), ok=len(counted), failed=0, valid=True, window_s=window,
+        rung=rung.index,
+        profile=profile.name,
+        isl=profile.isl,
+        osl=profile.osl,
+        concurrency=concurrency,
+        requests=len(counted),
+        ok=len(counted),
+        failed=0,
+        valid=True,
+        window_s=window,
         window_reason="every slot had finished one request",
-        start_ns=origin + round(start * MS), end_ns=origin + round(end * MS), stationary=True,
-        stationary_change=0.01, convoy=False, convoy_index=0.1,
-        input_tok_s=input_rate, output_tok_s=output_rate, total_tok_s=input_rate + output_rate,
-        request_s=len(counted) / window, tok_s_per_user=1000 / float(tpot.mean()) if len(tpot) else None,
-        little=0.98, whole_rung=WholeRung(input_rate * 0.9, output_rate * 0.9, (input_rate + output_rate) * 0.9, window * 1.2),
-        ttft_ms=stats(ttft), ttft_content_ms=stats(ttft), tpot_ms=stats(tpot), gap_ms=stats(gaps),
-        gap_time_ms=shares(gaps), gap_p99_over_p50=float(np.quantile(gaps, 0.99) / np.median(gaps)) if len(gaps) else None,
-        e2e_ms=stats(e2e), tokens_per_event=1.0,
-        interference=Interference("decode_only" if lost is not None else None, base, lost, lost and lost * 0.8,
-                                  alone and base / alone, "normal, then stopped" if lost else None, lost, streams) if base else None,
+        start_ns=origin + round(start * MS),
+        end_ns=origin + round(end * MS),
+        stationary=True,
+        stationary_change=0.01,
+        convoy=False,
+        convoy_index=0.1,
+        input_tok_s=input_rate,
+        output_tok_s=output_rate,
+        total_tok_s=input_rate + output_rate,
+        request_s=len(counted) / window,
+        tok_s_per_user=1000 / float(tpot.mean()) if len(tpot) else None,
+        little=0.98,
+        whole_rung=WholeRung(
+            input_rate * 0.9, output_rate * 0.9, (input_rate + output_rate) * 0.9, window * 1.2
+        ),
+        ttft_ms=stats(ttft),
+        ttft_content_ms=stats(ttft),
+        tpot_ms=stats(tpot),
+        gap_ms=stats(gaps),
+        gap_time_ms=shares(gaps),
+        gap_p99_over_p50=float(np.quantile(gaps, 0.99) / np.median(gaps)) if len(gaps) else None,
+        e2e_ms=stats(e2e),
+        tokens_per_event=1.0,
+        interference=Interference(
+            "decode_only" if lost is not None else None,
+            base,
+            lost,
+            lost and lost * 0.8,
+            alone and base / alone,
+            "normal, then stopped" if lost else None,
+            lost,
+            streams,
+        )
+        if base
+        else None,
         stall=Stall(int((gaps > 3 * base).sum()), float(gaps.max())) if base else None,
-        pauses=pauses, pause_count=len(pauses), pause_share=sum(p.length_ms for p in pauses) / 1000 / window,
+        pauses=pauses,
+        pause_count=len(pauses),
+        pause_share=sum(p.length_ms for p in pauses) / 1000 / window,
         isolation=Isolation(True) if profile.kind != "mixed" else Isolation(None),
-        client=ClientView(1.1, 3.0, 0.31, False, [], 0.4, concurrency - 0.2), refused=refused,
-    )  # fmt: skip
+        client=ClientView(1.1, 3.0, 0.31, False, [], 0.4, concurrency - 0.2),
+        refused=refused,
+    )
 
 
 def shares(gaps: np.ndarray) -> TimeShares | None:
@@ -170,8 +213,11 @@ def shares(gaps: np.ndarray) -> TimeShares | None:
 def found_pauses(requests: list[Request], start: float, end: float, limit: float, origin: int) -> list[Pause]:
     """Gaps over ``limit`` that begin together, joined."""
     long = sorted(
-        (a, b) for r in requests for a, b in zip(r.events, r.events[1:], strict=False) if b - a > limit and start <= a <= end
-    )  # fmt: skip
+        (a, b)
+        for r in requests
+        for a, b in zip(r.events, r.events[1:], strict=False)
+        if b - a > limit and start <= a <= end
+    )
     groups: list[list[tuple[float, float]]] = []
     for gap in long:
         if groups and gap[0] - groups[-1][0][0] < limit / 2:
@@ -186,9 +232,21 @@ def found_pauses(requests: list[Request], start: float, end: float, limit: float
         waiting = [r for r in requests if r.sent < b and r.events[0] > a]
         active = sum(1 for r in requests if r.events[0] < a < r.events[-1])
         ended = sum(1 for r in waiting if abs(r.events[0] - b) < 5)
-        found.append(Pause(origin + round(a * MS), origin + round(b * MS), b - a, len(group), max(0, active - len(group)), len(waiting),
-                           sum(r.isl for r in waiting), ended, (b - a) * PREFILL, bool(waiting),
-                           "coincides with prefill" if waiting else "unattributed"))  # fmt: skip
+        found.append(
+            Pause(
+                origin + round(a * MS),
+                origin + round(b * MS),
+                b - a,
+                len(group),
+                max(0, active - len(group)),
+                len(waiting),
+                sum(r.isl for r in waiting),
+                ended,
+                (b - a) * PREFILL,
+                bool(waiting),
+                "coincides with prefill" if waiting else "unattributed",
+            )
+        )
     return sorted(found, key=lambda pause: -pause.length_ms)
 
 
@@ -203,16 +261,31 @@ def table_rows(rung: Rung, requests: list[Request], origin: int) -> tuple[dict, 
     n = len(ordered)
     first, last = at(r.events[0] for r in ordered), at(r.events[-1] for r in ordered)
     columns = {
-        "request_id": ids, "rung": np.full(n, rung.index), "profile": [rung.profile.name] * n,
-        "concurrency": np.full(n, rung.concurrency), "worker": np.zeros(n, int), "endpoint": np.zeros(n, int),
-        "due_ns": at(r.sent for r in ordered), "sent_ns": at(r.sent for r in ordered), "first_byte_ns": first,
-        "first_token_ns": first, "first_content_ns": first, "last_token_ns": last, "end_ns": last,
-        "asked_isl": np.array([r.isl for r in ordered]), "asked_osl": np.array([r.osl for r in ordered]),
-        "prompt_tokens": np.array([r.isl for r in ordered]), "output_tokens": np.array([r.osl for r in ordered]),
-        "output_tokens_source": ["usage"] * n, "token_events": np.array([r.osl for r in ordered]),
-        "finish_reason": ["length"] * n, "ok": np.ones(n, bool), "http_status": np.full(n, 200),
-        "saw_done": np.ones(n, bool), "warnings": [""] * n,
-    }  # fmt: skip
+        "request_id": ids,
+        "rung": np.full(n, rung.index),
+        "profile": [rung.profile.name] * n,
+        "concurrency": np.full(n, rung.concurrency),
+        "worker": np.zeros(n, int),
+        "endpoint": np.zeros(n, int),
+        "due_ns": at(r.sent for r in ordered),
+        "sent_ns": at(r.sent for r in ordered),
+        "first_byte_ns": first,
+        "first_token_ns": first,
+        "first_content_ns": first,
+        "last_token_ns": last,
+        "end_ns": last,
+        "asked_isl": np.array([r.isl for r in ordered]),
+        "asked_osl": np.array([r.osl for r in ordered]),
+        "prompt_tokens": np.array([r.isl for r in ordered]),
+        "output_tokens": np.array([r.osl for r in ordered]),
+        "output_tokens_source": ["usage"] * n,
+        "token_events": np.array([r.osl for r in ordered]),
+        "finish_reason": ["length"] * n,
+        "ok": np.ones(n, bool),
+        "http_status": np.full(n, 200),
+        "saw_done": np.ones(n, bool),
+        "warnings": [""] * n,
+    }
     arrivals = {
         "request_id": np.repeat(ids, [len(r.events) for r in ordered]),
         "t_ns": at(e for r in ordered for e in r.events),
@@ -240,10 +313,13 @@ def run(path, model="reference-2.4T", ladders=LADDERS) -> tuple[RunFolder, Findi
             folder.write_table("arrivals", f"r{index:04d}-w0", arrivals)
             read = reading(rung, requests, origin, decode_tpot)
             last = int(columns["end_ns"].max())
-            folder.close_rung([
-                Mark.of(rung, Stage.WARMUP, origin, read.start_ns), Mark.of(rung, Stage.STEADY, read.start_ns, read.end_ns),
-                Mark.of(rung, Stage.RUNG, origin, last),
-            ])  # fmt: skip
+            folder.close_rung(
+                [
+                    Mark.of(rung, Stage.WARMUP, origin, read.start_ns),
+                    Mark.of(rung, Stage.STEADY, read.start_ns, read.end_ns),
+                    Mark.of(rung, Stage.RUNG, origin, last),
+                ]
+            )
             if profile.kind == "decode":
                 decode_tpot[concurrency] = read.tpot_ms.mean
             readings.append(read)
@@ -270,12 +346,24 @@ def ceilings(readings: list[RungReading]) -> list[Ceiling]:
             if flat
             else f"No ceiling was reached: {best:,.0f} tok/s at concurrency {ladder[-1].concurrency} is a lower bound."
         )
-        found.append(Ceiling(
-            profile=ladder[0].profile, isl=isl, osl=osl, metric=metric, state="plateau" if flat else "not reached", value=best,
-            low=best * 0.97, high=best * 1.03 if flat else None, knee=knee if flat else None, reached_at=knee if flat else None,
-            queueing_ms=ladder[-1].ttft_ms.p50 - ladder[-2].ttft_ms.p50 if flat else None, onset=16 if kind == "mixed" else None,
-            words=words, refused={} if flat else {"knee": "the ladder ends before throughput stops rising"},
-        ))  # fmt: skip
+        found.append(
+            Ceiling(
+                profile=ladder[0].profile,
+                isl=isl,
+                osl=osl,
+                metric=metric,
+                state="plateau" if flat else "not reached",
+                value=best,
+                low=best * 0.97,
+                high=best * 1.03 if flat else None,
+                knee=knee if flat else None,
+                reached_at=knee if flat else None,
+                queueing_ms=ladder[-1].ttft_ms.p50 - ladder[-2].ttft_ms.p50 if flat else None,
+                onset=16 if kind == "mixed" else None,
+                words=words,
+                refused={} if flat else {"knee": "the ladder ends before throughput stops rising"},
+            )
+        )
     return found
 
 
@@ -297,9 +385,17 @@ def claims(readings: list[RungReading]) -> list[Finding]:
             advice="Lower the prompt token budget per step: the longest pause gets shorter. It conserves the work: "
             "the time lost to prompts hardly changes, it is spread.",
         ),
-        Finding(id="cap", subject="mixed 4096/384", claim="Past 32 users only the waiting grows.", value=32.0, unit="users",
-                n=96, rungs=[r.rung for r in mixed], advice="Cap concurrency at 32."),
-    ]  # fmt: skip
+        Finding(
+            id="cap",
+            subject="mixed 4096/384",
+            claim="Past 32 users only the waiting grows.",
+            value=32.0,
+            unit="users",
+            n=96,
+            rungs=[r.rung for r in mixed],
+            advice="Cap concurrency at 32.",
+        ),
+    ]
 
 
 def verdict(readings: list[RungReading]) -> Verdict:
@@ -310,18 +406,42 @@ def verdict(readings: list[RungReading]) -> Verdict:
         f"{mixed[-1].concurrency if mixed else 0}.",
         cause="interference",
         hypotheses=[
-            Hypothesis(cause="prefill–decode interference", state="binds", strength=0.9,
-                       words="Answers stop while prompts are computed.",
-                       evidence_for=["pauses coincide with waiting prompts", "decode alone shows no pauses"]),
-            Hypothesis(cause="prefill compute", state="contributes", strength=0.6, words="Prefill alone is at its plateau.",
-                       evidence_for=["8192/1 stops rising at 12,900 tok/s"]),
-            Hypothesis(cause="decode step", state="cleared", strength=0.1, words="Decode alone still rises at the ladder's end.",
-                       evidence_against=["throughput still grows by 1.6 × from 32 to 64"]),
-            Hypothesis(cause="client", state="cleared", words="The load generator kept up.",
-                       evidence_against=["event loop lag p99 1.1 ms", "busiest worker 31 % of one core"]),
-            Hypothesis(cause="fabric bandwidth", state="not decided", words="No switch port or NIC was watched.",
-                       would_decide="run again with --watch nic or a switch"),
+            Hypothesis(
+                cause="prefill–decode interference",
+                state="binds",
+                strength=0.9,
+                words="Answers stop while prompts are computed.",
+                evidence_for=["pauses coincide with waiting prompts", "decode alone shows no pauses"],
+            ),
+            Hypothesis(
+                cause="prefill compute",
+                state="contributes",
+                strength=0.6,
+                words="Prefill alone is at its plateau.",
+                evidence_for=["8192/1 stops rising at 12,900 tok/s"],
+            ),
+            Hypothesis(
+                cause="decode step",
+                state="cleared",
+                strength=0.1,
+                words="Decode alone still rises at the ladder's end.",
+                evidence_against=["throughput still grows by 1.6 × from 32 to 64"],
+            ),
+            Hypothesis(
+                cause="client",
+                state="cleared",
+                words="The load generator kept up.",
+                evidence_against=["event loop lag p99 1.1 ms", "busiest worker 31 % of one core"],
+            ),
+            Hypothesis(
+                cause="fabric bandwidth",
+                state="not decided",
+                words="No switch port or NIC was watched.",
+                would_decide="run again with --watch nic or a switch",
+            ),
         ],
-        limits=["Engine metrics were not watched: queue time cannot be split from work.",
-                "Pauses shorter than three base gaps cannot be seen."],
-    )  # fmt: skip
+        limits=[
+            "Engine metrics were not watched: queue time cannot be split from work.",
+            "Pauses shorter than three base gaps cannot be seen.",
+        ],
+    )

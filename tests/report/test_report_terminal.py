@@ -1,0 +1,149 @@
+"""The summary as a terminal gets it."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from pinchpoint.analyse.findings import (
+    Finding,
+    Findings,
+    Hypothesis,
+    Interference,
+    RungReading,
+    Stall,
+    Stats,
+    Verdict,
+)
+from pinchpoint.report.terminal import print_summary
+
+HOSTILE = "evil\x1b[2J\x1b]0;owned\x07[bold red]\u202egnp"
+
+
+def printed(findings: Findings, **more) -> str:
+    out = io.StringIO()
+    print_summary(findings, Console(file=out, width=80), **more)
+    return out.getvalue()
+
+
+def test_the_first_line_says_what_binds(finished):
+    _, findings = finished
+    assert printed(findings).startswith("Prefill blocks decode: mixed load loses")
+
+
+def test_it_says_where_the_report_lies(finished, tmp_path):
+    _, findings = finished
+    text = printed(findings, report=tmp_path / "report.html")
+    assert f"Report: {tmp_path / 'report.html'}" in text.replace("\n", "")
+
+
+def test_nothing_is_wider_than_80_columns_even_with_big_numbers():
+    big = Stats(n=99_999, mean=123_456.0, p50=98_765.4, p99=543_210.9, max=599_999.0)
+    rung = RungReading(
+        rung=0,
+        profile="mixed",
+        isl=131072,
+        osl=65536,
+        concurrency=16384,
+        requests=99_999,
+        ok=99_999,
+        failed=12_345,
+        errors={"timeout": 12_345},
+        valid=False,
+        invalid_reasons=["too many failed"],
+        window_s=3600.0,
+        total_tok_s=1_234_567.8,
+        ttft_ms=big,
+        tpot_ms=big,
+        gap_ms=big,
+        stall=Stall(1, 599_999.0),
+        convoy=True,
+        stationary=False,
+        interference=Interference(share_of_decode=0.999),
+    )
+    text = printed(Findings(rungs=[rung]))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1,234,568" in text  # and nothing is cut off to get there
+    assert "…" not in text
+
+
+def test_pauses_are_told_in_words_and_their_absence_too(finished):
+    _, findings = finished
+    text = " ".join(printed(findings).split())
+    assert "decode 64/512: no pauses found." in text
+    assert "mixed 4096/384 at 8 users: 16 pauses, longest" in text
+    assert "16 coincide with prefill. Decode there was normal, then stopped." in text
+
+
+def test_what_is_not_decided_says_what_would_decide_it(finished):
+    _, findings = finished
+    text = " ".join(printed(findings).split())
+    assert (
+        "fabric bandwidth: No switch port or NIC was watched. Would decide it: run again with --watch nic"
+        in text
+    )
+
+
+def hostile_findings() -> Findings:
+    rung = RungReading(
+        rung=0,
+        profile=HOSTILE,
+        isl=8,
+        osl=8,
+        concurrency=1,
+        requests=1,
+        ok=0,
+        failed=1,
+        errors={HOSTILE: 1},
+        valid=False,
+        invalid_reasons=[HOSTILE],
+        window_s=None,
+        refused={"ttft_ms": HOSTILE},
+    )
+    verdict = Verdict(
+        sentence=HOSTILE,
+        cause="x",
+        limits=[HOSTILE],
+        hypotheses=[Hypothesis(cause=HOSTILE, state="not decided", words=HOSTILE, would_decide=HOSTILE)],
+    )
+    claim = Finding(id="x", subject=HOSTILE, claim=HOSTILE, advice=HOSTILE)
+    return Findings(rungs=[rung], verdict=verdict, findings=[claim])
+
+
+def test_no_text_from_outside_steers_the_terminal():
+    out = io.StringIO()
+    print_summary(hostile_findings(), Console(file=out, width=80, force_terminal=True, color_system=None))
+    text = out.getvalue()
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "\x1b[2J" not in text
+    assert "\x1b]" not in text
+    assert "[bold red]" in text.replace("\n", "")  # and it is no markup either
+
+
+def test_a_terminal_that_knows_only_ascii_gets_ascii(finished):
+    _, findings = finished
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    print_summary(findings, Console(file=out, width=80))
+    out.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "? fewer than" not in text
+    assert "1 fewer than 100 values" in text
+
+
+def test_a_record_without_a_rung_says_so():
+    text = printed(Findings())
+    assert text.splitlines()[0].startswith("No verdict")
+    assert "no finished rung" in text
+
+
+@pytest.mark.parametrize("invalid", [1, 2])
+def test_invalid_rungs_are_announced_at_the_top(finished, invalid):
+    _, findings = finished
+    rungs = [msgspec.structs.replace(r, valid=i >= invalid) for i, r in enumerate(findings.rungs)]
+    text = printed(msgspec.structs.replace(findings, rungs=rungs))
+    assert ("1 rung is not valid" if invalid == 1 else "2 rungs are not valid") in text
