@@ -48,7 +48,9 @@ def stream(sent, times, **more) -> Row:
     output = more.pop("output", len(events))
     more.setdefault("asked_osl", output)
     end = more.pop("end", events[-1][0])
-    return Row(sent, events, end, output=output, prompt=more.pop("prompt", more.get("asked_isl", 100)), **more)
+    return Row(
+        sent, events, end, output=output, prompt=more.pop("prompt", more.get("asked_isl", 100)), **more
+    )
 
 
 def ns(ms: float | None) -> int:
@@ -71,7 +73,9 @@ def columns(rows: list[Row], rung: int = 0) -> tuple[dict, dict]:
         "due_ns": times(lambda r: r.sent if r.due is None else r.due),
         "sent_ns": times(lambda r: r.sent),
         "first_token_ns": times(lambda r: r.events[0][0] if r.events else None),
-        "first_content_ns": times(lambda r: r.content if r.content is not None else r.events[0][0] if r.events else None),
+        "first_content_ns": times(
+            lambda r: r.content if r.content is not None else r.events[0][0] if r.events else None
+        ),
         "last_token_ns": times(lambda r: r.events[-1][0] if r.events else None),
         "end_ns": times(lambda r: r.end),
         "asked_isl": counts(lambda r: r.asked_isl),
@@ -95,7 +99,9 @@ def columns(rows: list[Row], rung: int = 0) -> tuple[dict, dict]:
     return requests, arrivals
 
 
-def tables(rows, profile="mixed", isl=100, osl=50, concurrency=1, samples: Samples | None = None, **facts) -> RungTables:
+def tables(
+    rows, profile="mixed", isl=100, osl=50, concurrency=1, samples: Samples | None = None, **facts
+) -> RungTables:
     requests, arrivals = columns(rows, facts.get("rung", 0))
     table = requests_table(requests)
     ends = [r.end for r in rows if r.end is not None]

@@ -1,0 +1,91 @@
+"""Two runs side by side."""
+
+from __future__ import annotations
+
+import msgspec
+from test_ladders import mixed, pause, rung, stats
+
+from pinchpoint.analyse.compare import compare
+from pinchpoint.analyse.findings import Stats
+from pinchpoint.analyse.reading import together
+
+
+def run(longest, share, p99, rate=1000.0, interval=None, **more):
+    one = mixed(share, pauses=[pause("prefill", longest)], pause_count=5, pause_share=share, pause_share_unprompted=0.0,
+                gap_ms=Stats(n=5000, p50=10.0, p99=p99), rate_interval=interval, **more)  # fmt: skip
+    return together([msgspec.structs.replace(one, total_tok_s=rate)])
+
+
+def by_metric(comparison):
+    (pair,) = comparison.pairs
+    return {c.metric: c for c in pair.changes}
+
+
+def test_smaller_chunks_conserve_the_work_and_spread_it():
+    found = compare(run(1300.0, 0.52, 1248.0), run(250.0, 0.50, 119.0))
+    changes = by_metric(found)
+    assert changes["longest_pause"].ratio == 250 / 1300
+    assert changes["time_lost"].ratio == 0.50 / 0.52
+    (words,) = found.words
+    assert words.startswith("mixed 4096/512 at concurrency 8: the longest pause fell 5.2× (1.3 s → 250 ms)")
+    assert "time lost hardly changed (52 % → 50 %): smaller chunks conserve the work and spread it" in words
+    assert "p99 of gaps by count fell 10.5×" in words
+
+
+def test_time_that_was_won_is_said():
+    words = compare(run(1300.0, 0.52, 1248.0), run(250.0, 0.20, 119.0)).words[0]
+    assert "time lost fell (52 % → 20 %)" in words
+    assert "conserve" not in words
+
+
+def test_noise():
+    changes = by_metric(compare(run(1, 0.3, 9, 1000, (950, 1050)), run(1, 0.3, 9, 1060, (1010, 1110))))
+    assert changes["throughput"].exceeds_noise is False
+    assert "within noise" in changes["throughput"].words
+    changes = by_metric(compare(run(1, 0.3, 9, 1000, (950, 1050)), run(1, 0.3, 9, 1200, (1150, 1250))))
+    assert changes["throughput"].exceeds_noise is True
+    assert changes["longest_pause"].exceeds_noise is None  # one measurement each, and no interval
+
+
+def test_repeats_tell_noise_from_change():
+    def repeated(*tpots):
+        return together([rung(i, "decode", 128, 2048, 8, 100, tpot=t, repeat=i) for i, t in enumerate(tpots)])
+
+    apart = by_metric(compare(repeated(10.0, 11.0), repeated(12.0, 13.0)))["tpot_mean"]
+    mingled = by_metric(compare(repeated(10.0, 12.5), repeated(12.0, 13.0)))["tpot_mean"]
+    assert (apart.exceeds_noise, mingled.exceeds_noise) == (True, False)
+    assert apart.ratio == 12.5 / 10.5
+
+
+def test_different_forms_are_not_differenced():
+    """B11: the same word, another formula."""
+    a, b = run(1300.0, 0.52, 1248.0), run(250.0, 0.50, 119.0)
+    own = msgspec.structs.replace(b.rungs[0].interference, form="own_base")
+    b = together([msgspec.structs.replace(b.rungs[0], interference=own)])
+    change = by_metric(compare(a, b))["time_lost"]
+    assert change.ratio is None
+    assert "two forms" in change.words
+
+
+def test_only_equal_rungs_are_compared():
+    a = together([rung(0, "decode", 128, 2048, 8, 100), rung(1, "decode", 128, 2048, 16, 200)])
+    b = together([rung(0, "decode", 128, 2048, 16, 210), rung(1, "decode", 128, 1024, 8, 100)])
+    found = compare(a, b)
+    assert [p.concurrency for p in found.pairs] == [16]
+    assert found.only_a == ["decode 128/2048 at concurrency 8"]
+    assert found.only_b == ["decode 128/1024 at concurrency 8"]
+
+
+def test_an_invalid_rung_is_not_compared():
+    bad = rung(0, "decode", 128, 2048, 8, 100)
+    bad = msgspec.structs.replace(bad, valid=False, invalid_reasons=["no request succeeded"])
+    (pair,) = compare(together([bad]), together([rung(0, "decode", 128, 2048, 8, 100)])).pairs
+    assert pair.changes == []
+    assert "no request succeeded" in pair.words
+
+
+def test_no_pause_left():
+    b = together([mixed(0.1, gap_ms=stats(10.0), pause_count=0, pauses=[])])
+    change = by_metric(compare(run(1300.0, 0.52, 1248.0), b))["longest_pause"]
+    assert (change.a, change.b, change.ratio) == (1300, None, None)
+    assert change.words == "not there in the second run"
