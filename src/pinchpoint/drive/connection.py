@@ -68,6 +68,7 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.first_byte_ns: int | None = None
         self.sent_ns = 0
+        self.served = 0  # whole messages so far
         self._transport: asyncio.Transport | None = None
         self._pending: list[tuple[int, bytes]] = []
         self._size = 0
@@ -240,6 +241,7 @@ class Connection(asyncio.Protocol):
 
     def _message_over(self, response: ResponseReader) -> None:
         self._eager = False
+        self.served += 1
         if response.keep_alive:
             self.idle = True
         else:

@@ -52,7 +52,7 @@ class ClosedLoop:
     async def run(self) -> None:
         """Until every slot has ended its last request."""
         if self._warmup == 0:
-            self._share.warm(self._share.start_ns)
+            self._warm(self._share.start_ns)
         await asyncio.gather(*map(self._slot, self._slots, self._starts))
 
     async def _slot(self, slot: int, start_ns: int) -> None:
@@ -72,17 +72,24 @@ class ClosedLoop:
 
     def _may_send(self) -> bool:
         share = self._share
-        if not share.stopping and share.warmup_end_ns is None:
+        if share.stopping:
+            return False
+        if share.warmup_end_ns is None:
             return True
-        if not share.stopping and share.warmup_end_ns is not None:
-            if self._duration_ns is not None:
-                if now_ns() < share.warmup_end_ns + self._duration_ns:
-                    return True
-            elif self._left:
-                self._left -= 1
-                return True
-        share.sending_over()
-        return False
+        if self._duration_ns is not None:
+            return now_ns() < share.warmup_end_ns + self._duration_ns
+        if not self._left:
+            share.sending_over()
+            return False
+        self._left -= 1
+        if self._left == 0:
+            share.sending_over()  # with this one; its answer may never come, so this is not left to the next look
+        return True
+
+    def _warm(self, now: int) -> None:
+        self._share.warm(now)
+        if self._duration_ns is not None:
+            self._share.send_until_ns = now + self._duration_ns
 
     def _count_end(self, first: bool) -> None:
         share = self._share
@@ -92,9 +99,9 @@ class ClosedLoop:
             return
         slots = len(self._slots)
         if self._warm_slots == slots or self._warmup < slots:
-            share.warm(now_ns())
+            self._warm(now_ns())
         elif self._ended >= self._warmup + _PATIENCE * slots:
-            share.warm(now_ns())
+            self._warm(now_ns())
             share.notes.append(
                 f"{slots - self._warm_slots} slot(s) had not finished their first request when others had finished "
                 f"{_PATIENCE}: the warm-up ended without them"

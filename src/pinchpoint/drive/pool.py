@@ -92,9 +92,11 @@ class Pool:
         ask.connection = self._take(ask.endpoint)
         if ask.connection is not None:
             reply = await ask.connection.send(ask.request)
-            self._stale[ask.endpoint] = self._stale[ask.endpoint] + 1 if reply.stale else 0
             if not reply.stale:
+                if ask.connection.served > 1 or not ask.connection.closed:
+                    self._stale[ask.endpoint] = 0
                 return reply
+            self._stale[ask.endpoint] += 1
         retried = ask.connection is not None
         ask.connection = None
         try:

@@ -59,6 +59,10 @@ def why_unreached(failure: Exception, address: Address, limit_s: float) -> tuple
             ErrorKind.TLS,
             f"{where} closed the connection in the TLS handshake; does it speak plain http://?",
         )
+    if isinstance(failure, TimeoutError) and address.scheme == "https":
+        return ErrorKind.CONNECT, (
+            f"no connection to {where} within {limit_s:g} s, TLS handshake included; does it speak plain http://?"
+        )
     return ErrorKind.CONNECT, _why_no_connection(failure, where, address.host, limit_s)
 
 

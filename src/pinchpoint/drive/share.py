@@ -41,6 +41,7 @@ class Share:
         self.cancelled = False
         self.start_ns = 0
         self.warmup_end_ns: int | None = None
+        self.send_until_ns: int | None = None  # a closed loop by duration: nothing is sent after this
         self.sending_over_ns: int | None = None
         self.last_sent_ns: int | None = None
         self.sent = self.ok = self.done = 0
@@ -113,6 +114,8 @@ class Share:
 
     def check_drain(self, now: int) -> None:
         """Cut off what is still in flight when the drain limit has passed."""
+        if self.send_until_ns is not None and now > self.send_until_ns:
+            self.sending_over()
         if self.sending_over_ns is None or now - self.sending_over_ns <= self._drain_limit_ns:
             return
         limit = show_duration(self._drain_limit_ns)

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import BinaryIO
@@ -163,4 +165,11 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    code = 1
+    try:
+        main()
+        code = 0
+    except Exception:  # noqa: BLE001 - said, and passed on as the exit code
+        traceback.print_exc()
+    # Not through the interpreter's own end: a thread that still waits for orders would make it abort.
+    os._exit(code)

@@ -1,0 +1,3 @@
+from drive_kit import drive, odd
+
+__all__ = ["drive", "odd"]
