@@ -50,7 +50,7 @@ def test_prefill_alone():
 
 
 def test_prefill_with_two_tokens_is_not_alone():
-    rows = prompts(5) + [stream(500.0, [550.0, 600.0], asked_osl=1)]
+    rows = [*prompts(5), stream(500.0, [550.0, 600.0], asked_osl=1)]
     found = prefill(rows)
     assert found.isolation.held is False
     assert found.isolation.reasons[0].startswith("1 of 5 answers had other than 1 token")

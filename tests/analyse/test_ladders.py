@@ -157,7 +157,7 @@ def test_a_fall_must_be_seen_twice():
 
 
 def test_repeats_give_an_interval():
-    found = ceilings(ladder([(8, 100)]) + [rung(1, "decode", 128, 2048, 8, 110, repeat=1)])[0]
+    found = ceilings([*ladder([(8, 100)]), rung(1, "decode", 128, 2048, 8, 110, repeat=1)])[0]
     assert (found.value, found.low, found.high) == (105, 100, 110)
     alone = ceilings(ladder([(8, 100)]))[0]
     assert alone.low is None
@@ -174,8 +174,9 @@ def test_the_unloaded_rung():
 
 def test_an_invalid_rung_makes_no_ceiling():
     rungs = ladder([(8, 100), (16, 200)])
-    rungs[1] = msgspec.structs.replace(rungs[1], valid=False, invalid_reasons=["51 % of the requests failed, more than 5 %"],
-                                       failed=33, ok=31, errors={"http_status": 33})  # fmt: skip
+    rungs[1] = msgspec.structs.replace(rungs[1], valid=False, failed=33,
+                                       invalid_reasons=["51 % of the requests failed, more than 5 %"],
+                                       ok=31, errors={"http_status": 33})  # fmt: skip
     found = together(rungs)
     assert found.ceilings[0].state == "one rung"
     assert found.verdict.cause == "errors"

@@ -35,7 +35,7 @@ def test_one_request(sent, events, output, ttft, tpot):
 
 
 def test_a_burst_at_the_start_is_said():
-    rows = one_slot(3) + [stream(600.0, [(700, 3, 100), (710, 1, 100), (720, 1, 100)], output=5)]
+    rows = [*one_slot(3), stream(600.0, [(700, 3, 100), (710, 1, 100), (720, 1, 100)], output=5)]
     found = reading(rows)
     assert any("N − k" in note for note in found.notes)
 
@@ -71,7 +71,7 @@ def test_tokens_of_events():
 
 
 def test_reasoning_first():
-    rows = one_slot(2) + [stream(400.0, [500.0, 510.0, 520.0], content=520.0)]
+    rows = [*one_slot(2), stream(400.0, [500.0, 510.0, 520.0], content=520.0)]
     found = reading(rows)
     assert (found.ttft_ms.max, found.ttft_content_ms.max) == (100, 120)
 

@@ -235,7 +235,7 @@ def steady_mixed(step, slow_steps=(), context=None):
         for _ in range(6):
             times = [now + 100.0]
             for j in range(1, 50):
-                times.append(times[-1] + (slow_steps[j] if j in slow_steps else step))
+                times.append(times[-1] + (slow_steps.get(j, step)))
             rows.append(stream(now, times, asked_isl=4096))
             now = times[-1]
     return reading(rows, context, concurrency=4, isl=4096, osl=50)

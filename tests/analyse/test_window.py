@@ -71,7 +71,7 @@ def test_the_turn_of_a_slot_is_no_fall():
 
 
 def test_the_drivers_mark_says_what_was_warm_up():
-    table, warm, window = window_of(slots([100] * 10), 1, warmup_end_ns=ns(300.2))
+    _table, warm, window = window_of(slots([100] * 10), 1, warmup_end_ns=ns(300.2))
     assert warm.sum() == 4  # those sent at 0, 100, 200, 300: the one at 300 was sent before it was noticed
     assert window.start_ns == ns(300)
 
