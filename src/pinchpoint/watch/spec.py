@@ -30,7 +30,9 @@ SCHEMES: dict[str, tuple[int | None, float | None, float]] = {
 OPTIONS: dict[str, frozenset[str]] = {
     "engine": frozenset({"role", "tls"}),
     "snmp": frozenset({"port", "community", "user", "auth", "priv", "speed", "rail", "pfc"}),
-    "gnmi": frozenset({"port", "user", "password", "tls", "ca", "speed", "rail", "queues", "origin"}),
+    "gnmi": frozenset(
+        {"port", "user", "password", "tls", "ca", "servername", "speed", "rail", "queues", "origin"}
+    ),
     "prometheus": frozenset(
         {"preset", "in", "out", "speed", "port", "rail", "tls", "user", "password", "window"}
     ),
