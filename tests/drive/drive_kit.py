@@ -33,7 +33,7 @@ class Driven:
 
 
 def plan_for(*urls: str, endpoint: dict | None = None, load: dict | None = None, **more: Any) -> Plan:
-    where = Endpoint(urls=urls, model="scripted", **{"connect_timeout_s": 5.0, **(endpoint or {})})
+    where = Endpoint(urls=urls, **{"model": "scripted", "connect_timeout_s": 5.0, **(endpoint or {})})
     return Plan(endpoint=where, load=Load(**(load or {})), **{"seed": 1, "workers": 1, **more})
 
 
