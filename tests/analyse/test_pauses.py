@@ -227,7 +227,7 @@ def test_like_a_clock_is_periodic():
 # -- interference -------------------------------------------------------------------------------------------------
 
 
-def steady_mixed(step, slow_steps=(), context=None):
+def steady_mixed(step, slow_steps=None, context=None):
     """Four slots, each request 100 ms to its first token, then 50 tokens; ``slow_steps`` stretch some gaps."""
     rows = []
     for slot in range(4):
@@ -235,7 +235,7 @@ def steady_mixed(step, slow_steps=(), context=None):
         for _ in range(6):
             times = [now + 100.0]
             for j in range(1, 50):
-                times.append(times[-1] + (slow_steps.get(j, step)))
+                times.append(times[-1] + (slow_steps or {}).get(j, step))
             rows.append(stream(now, times, asked_isl=4096))
             now = times[-1]
     return reading(rows, context, concurrency=4, isl=4096, osl=50)

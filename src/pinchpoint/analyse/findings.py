@@ -151,7 +151,9 @@ class RungReading(msgspec.Struct, frozen=True, kw_only=True):
     input_tok_s: float | None = None
     output_tok_s: float | None = None
     total_tok_s: float | None = None
-    rate_interval: tuple[float, float] | None = None  # 95 %, of the phase's own rate (analyse.throughput.RATE)
+    rate_interval: tuple[float, float] | None = (
+        None  # 95 %, of the phase's own rate (analyse.throughput.RATE)
+    )
     uncached_input_tok_s: float | None = (
         None  # without prompt tokens from a prefix cache, where the server says
     )
