@@ -1,0 +1,299 @@
+"""Fit a twin to a table of rungs: every hypothesis that explains it, how well, and what would tell them apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pinchpoint.errors import TableError
+from pinchpoint.twin.constants import Scale, build
+from pinchpoint.twin.ensemble import CEILING, FLOOR, combine, family, soft_weights, weighted_middle
+from pinchpoint.twin.fit import Fitted, fit_all, leave_out, predictions
+from pinchpoint.twin.hypotheses import hypotheses_for
+from pinchpoint.twin.model import Fabric, Member, Model, Source, Step, Twin
+from pinchpoint.twin.rungs import Rung, play
+from pinchpoint.twin.table import Table
+from pinchpoint.twin.targets import Target, scale_of, targets_of
+
+__all__ = ["Progress", "calibrate_rungs"]
+
+Progress = Callable[[str, float], None]
+_SUM_OVER_RANKS = ("per_sequence_us", "per_context_token_ns", "prefill_token_us", "prefill_token_context_ns")
+
+
+def calibrate_rungs(
+    table: Table,
+    *,
+    ranks: int | None = None,
+    steady: bool = False,
+    effort: float = 1.0,
+    keep: int = 10,
+    model: Model | None = None,
+    fabric: Fabric | None = None,
+    progress: Progress | None = None,
+) -> Twin:
+    """The twin of a table; under a minute on one core at effort 1. The same table gives the same twin.
+
+    ``steady``: rates are of a steady window (as pinchpoint's own), not of whole rungs.
+
+    Raises:
+        TableError: fewer than two rungs, or nothing to fit to.
+    """
+
+    def say(words: str, share: float) -> None:
+        if progress is not None:
+            progress(words, share)
+
+    targets, notes = targets_of(table)
+    scale = scale_of(table, "steady" if steady else "whole")
+    hypotheses = hypotheses_for(targets, ranks)
+    fitted = fit_all(
+        hypotheses,
+        scale,
+        targets,
+        effort=effort,
+        keep=keep,
+        progress=lambda words, share: say(words, 0.8 * share),
+    )
+    say("leaving rungs out", 0.8)
+    held = leave_out(fitted[: 4 if effort >= 0.5 else 2], scale, targets)
+    members = _members(fitted, scale, targets)
+    best = members[0]
+    spread, left_out = _spread(held, targets)
+    say("looking for the measurement that would decide", 0.95)
+    twin = Twin(
+        name=table.name,
+        engine=best.engine,
+        step=best.step,
+        client=best.client,
+        protocol=best.protocol,
+        model=model or Model(),
+        fabric=fabric or Fabric(),
+        sources=_sources(members, table.name, targets),
+        ensemble=members,
+        spread=spread,
+        fitted_on=_fit_table(fitted, members, scale, targets, left_out),
+        seen=_seen(targets),
+        notes=notes + table.warnings + _silences(targets) + _little_notes(table),
+        inferred=_inferred(members),
+    )
+    return msgspec.structs.replace(twin, inferred=twin.inferred + _deciding(twin, targets))
+
+
+def _members(fitted: Sequence[Fitted], scale: Scale, targets: Sequence[Target]) -> list[Member]:
+    weights = soft_weights([one.standing for one in fitted])
+    out = []
+    for one, weight in zip(fitted, weights, strict=True):
+        engine, step, client, protocol = build(np.array(one.z), one.hypothesis, scale)
+        values = predictions(np.array(one.z), one.hypothesis, scale, targets, 3)
+        errors = [abs(v / t.value - 1) for v, t in zip(values, targets, strict=True) if v]
+        out.append(
+            Member(
+                weight=round(weight, 4),
+                engine=engine,
+                step=step,
+                client=client,
+                protocol=protocol,
+                loss=round(one.loss, 3),
+                error=round(sum(errors) / len(errors), 4) if errors else None,
+            )
+        )
+    if not any(member.error is not None for member in out):
+        raise TableError("no setting gives a number for any cell of the table")
+    return out
+
+
+def _spread(
+    held: dict[int, list[tuple[float, float]]], targets: Sequence[Target]
+) -> tuple[dict[str, float], dict[int, float]]:
+    """Half-width of an 80 % interval by family of metrics, in logs, and the error of each cell left out."""
+    errors: dict[str, list[float]] = {}
+    left_out: dict[int, float] = {}
+    for index, found in held.items():
+        weights = soft_weights([standing for standing, _ in found])
+        middle = weighted_middle([math.log(value) for _, value in found], weights)
+        error = middle - math.log(targets[index].value)
+        left_out[index] = math.expm1(error)
+        if targets[index].sigma < 0.25 or family(targets[index].metric) == "tail":
+            errors.setdefault(family(targets[index].metric), []).append(abs(error))
+    spread = {}
+    for kind, floor in FLOOR.items():
+        found_errors = errors.get(kind, [])
+        # of a handful of errors the mean, × 1.6 for four in five of a normal's
+        own = 1.6 * sum(found_errors) / len(found_errors) if found_errors else floor
+        spread[kind] = round(min(CEILING[kind], max(floor, own)), 4)
+    return spread, left_out
+
+
+def _fit_table(
+    fitted: Sequence[Fitted],
+    members: Sequence[Member],
+    scale: Scale,
+    targets: Sequence[Target],
+    left_out: dict[int, float],
+) -> list[dict[str, Any]]:
+    columns = [predictions(np.array(one.z), one.hypothesis, scale, targets, 3) for one in fitted]
+    rows: list[dict[str, Any]] = []
+    for i, target in enumerate(targets):
+        have = [(column[i], m) for column, m in zip(columns, members, strict=True) if column[i]]
+        if not have:
+            continue
+        value = combine([(v or 0.0, m) for v, m in have], target.metric, {}, 0.0).value
+        row: dict[str, Any] = {
+            "profile": target.rung.profile,
+            "isl": target.rung.isl,
+            "osl": target.rung.osl,
+            "concurrency": target.rung.concurrency,
+            "metric": target.metric,
+            "measured": _short(target.value),
+            "fitted": _short(value),
+            "error": _short(value / target.value - 1),
+            "error_left_out": _short(left_out[i]) if i in left_out else None,
+        }
+        if target.rung.rate is not None:
+            row["rate_req_s"] = target.rung.rate
+        rows.append(row)
+    return rows
+
+
+def _seen(targets: Sequence[Target]) -> dict[str, list[int]]:
+    seen: dict[str, set[int]] = {}
+    for target in targets:
+        if target.rung.concurrency:
+            shape = f"{target.rung.profile} {target.rung.isl}/{target.rung.osl}"
+            seen.setdefault(shape, set()).add(target.rung.concurrency)
+    return {shape: sorted(levels) for shape, levels in seen.items()}
+
+
+def _sources(members: Sequence[Member], name: str, targets: Sequence[Target]) -> dict[str, Source]:
+    """Provenance and 80 % range of every constant; costs of a rank are compared as costs of the whole."""
+    weights = [member.weight for member in members]
+    origin = f"{len(targets)} cells of {name}, weighted over {len(members)} settings that explain them"
+    best = members[0]
+    out: dict[str, Source] = {}
+    for key in (field.name for field in msgspec.structs.fields(Step)):
+        each = [getattr(member.step, key) for member in members]
+        if key in _SUM_OVER_RANKS:
+            each = [v / m.engine.ranks * best.engine.ranks for v, m in zip(each, members, strict=True)]
+        if key == "exchange_ms":
+            out[f"step.{key}"] = Source("assumed", "inside base_ms: a table of rungs cannot tell it apart")
+            continue
+        low, high = (weighted_middle(each, weights, share) for share in (0.1, 0.9))
+        out[f"step.{key}"] = Source("fitted", origin, _short(low), _short(high))
+    turnaround = [member.client.turnaround_ms for member in members]
+    out["client.turnaround_ms"] = Source(
+        "fitted",
+        origin,
+        _short(weighted_middle(turnaround, weights, 0.1)),
+        _short(weighted_middle(turnaround, weights, 0.9)),
+    )
+    for key in ("policy", "token_budget", "ranks", "lockstep", "routing"):
+        out[f"engine.{key}"] = Source("fitted", f"best of the hypotheses tried on {name}; see inferred")
+    for key in ("max_sequences", "kv_tokens", "admission"):
+        out[f"engine.{key}"] = Source("assumed", "the table shows no limit of it")
+    out["protocol.requests_per_slot"] = Source(
+        "assumed", "2, 4 and 8 were tried; kept as doubt in the ensemble"
+    )
+    return out
+
+
+def _inferred(members: Sequence[Member]) -> list[str]:
+    """Token budget and ranks in words: the best, and the weight of every other that fits."""
+
+    def over_all(member: Member) -> int:
+        return member.engine.token_budget * (member.engine.ranks if member.engine.lockstep else 1)
+
+    best = members[0].engine
+    out = [
+        f"best: {best.policy}, {best.ranks} rank(s) × {best.token_budget} tokens per step "
+        f"({over_all(members[0])} over {'all ranks' if best.lockstep else 'one rank'}), {best.routing}; "
+        f"vLLM {best.flags()['vllm']}; SGLang {best.flags()['sglang']}"
+    ]
+    for title, key in (
+        ("policy", lambda m: m.engine.policy),
+        ("tokens per step over the ranks that step together", over_all),
+        ("ranks", lambda m: m.engine.ranks if m.engine.lockstep else f"{m.engine.ranks} stepping alone"),
+        ("routing", lambda m: m.engine.routing if m.engine.ranks > 1 else "one rank"),
+    ):
+        shares: dict[Any, float] = {}
+        for member in members:
+            shares[key(member)] = shares.get(key(member), 0.0) + member.weight
+        ranked = sorted(shares.items(), key=lambda item: -item[1])
+        words = ", ".join(f"{value} ({100 * share:.0f} %)" for value, share in ranked)
+        verdict = "decided" if ranked[0][1] >= 0.9 else "leaning" if ranked[0][1] >= 0.6 else "not decided"
+        out.append(f"{title}: {verdict}: {words}")
+    return out
+
+
+def _deciding(twin: Twin, targets: Sequence[Target]) -> list[str]:
+    """The rung just outside the table on which the settings that fit differ most."""
+    rungs: list[Rung] = []
+    for shape in dict.fromkeys((t.rung.profile, t.rung.isl, t.rung.osl) for t in targets):
+        levels = [t.rung.concurrency for t in targets if (t.rung.profile, t.rung.isl, t.rung.osl) == shape]
+        most = max((level for level in levels if level), default=0)
+        if most:
+            rungs.append(Rung(*shape, concurrency=min(2 * most, 256)))
+    best: tuple[float, str] = (0.0, "")
+    members = [m for m in twin.members() if m.weight > 0.02][:8]
+    for rung in rungs:
+        got = [play(m.engine, m.step, m.client, m.protocol, rung, quick=True) for m in members]
+        for metric in ("input_tok", "output_tok", "tpot_mean", "ttft_mean", "itl_p50", "itl_p99"):
+            values = [
+                (math.log(g[metric]), m.weight)
+                for g, m in zip(got, members, strict=True)
+                if g.get(metric, 0) > 0
+            ]
+            if len(values) < 2:
+                continue
+            logs, weights = [v for v, _ in values], [w for _, w in values]
+            gap = weighted_middle(logs, weights, 0.85) - weighted_middle(logs, weights, 0.15)
+            score = gap / FLOOR[family(metric)]
+            if score > best[0]:
+                low, high = (
+                    math.exp(weighted_middle(logs, weights, 0.15)),
+                    math.exp(weighted_middle(logs, weights, 0.85)),
+                )
+                best = (
+                    score,
+                    f"would decide: {metric} of {rung.label}; the settings that fit say {low:.3g} to {high:.3g} (s, /s)",
+                )
+    return [best[1]] if best[0] > 1 else []
+
+
+def _silences(targets: Sequence[Target]) -> list[str]:
+    """What the table does not speak of and the twin therefore assumes."""
+    out = []
+    rungs = {target.rung for target in targets}
+    kinds = {"prefill" if r.osl == 1 else "decode" if r.osl >= 8 * r.isl else "mixed" for r in rungs}
+    if "prefill" not in kinds:
+        out.append("no prefill-only rung: the cost of prompt tokens rests on mixed rungs or TTFT alone")
+    if "mixed" not in kinds:
+        out.append("no mixed rung: policy and token budget cannot be told; stalls are extrapolated")
+    if "decode" not in kinds:
+        out.append("no decode-only rung: the decode step rests on median gaps or TPOT of mixed rungs")
+    if not any(target.metric.startswith("itl") for target in targets):
+        out.append("no gap percentiles: pauses are extrapolated")
+    tails = [t for t in targets if t.metric == "itl_p99"]
+    if 0 < len(tails) <= 2:
+        out.append("few p99 gaps: the interval of the p99 gap is wide, one row cannot pin it down")
+    if len({r.concurrency for r in rungs}) < 3:
+        out.append("fewer than three concurrencies: extrapolation in concurrency is weak")
+    out.append(
+        "neither KV capacity nor a limit on sequences was seen; beyond the table both are assumed not to bind"
+    )
+    return out
+
+
+def _little_notes(table: Table) -> list[str]:
+    return [
+        f"{label}: mean TTFT {value:.2g} s by Little's law (blank in the table)"
+        for label, value in table.little.items()
+    ]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
