@@ -90,7 +90,7 @@ def test_headings_leave_out_no_level(page):
 def test_each_picture_has_a_name_words_and_data(page):
     found = Page(page)
     plots = [attrs for attrs in found.all("div") if attrs.get("role") == "img"]
-    assert len(plots) == 6  # three ladders, raster, pauses, gaps
+    assert len(plots) == 9  # three ladders of two, raster, pauses, gaps
     assert all(len(attrs["aria-label"]) > 40 for attrs in plots)
     ids = {attrs["id"] for attrs in found.all("div") if attrs.get("class") == "plot"}
     items = {attrs["data-plot"]: json.loads(text) for attrs, text in found.scripts if attrs.get("data-plot")}

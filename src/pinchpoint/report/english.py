@@ -288,9 +288,9 @@ _PICTURES = {
     "picture.p99": "p99",
     "picture.knee": "knee at {knee}",
     "picture.ladder.caption": (
-        "Left: throughput of each rung. The band is the ceiling with its interval, the ring its knee; a hollow "
-        "mark is a rung that is not valid, a thick stroke "
-        "through a mark its interval. Right: what a user waits for the first token at the same rungs."
+        "Throughput: the band is the ceiling with its interval, the ring its knee; a hollow mark is a rung that is "
+        "not valid, a thick stroke through a mark its interval. Time to first token: what a user waits at the "
+        "same rungs."
     ),
     "picture.ladder.alt": "{ladder}: {words}",
     "picture.gaps.title": "Gaps by count and by time: {ladder} at {level}, {n} gaps",

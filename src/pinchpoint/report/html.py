@@ -20,22 +20,11 @@ from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Ladder, ladders
 from pinchpoint.report.terminal import causes, level
 from pinchpoint.report.words import Words
-from pinchpoint.units import MILLISECOND, SECOND, show_duration
+from pinchpoint.units import MILLISECOND, show_duration
 
 __all__ = ["html_report", "write_report"]
 
 _STATES = ("binds", "contributes", "cleared", "not decided")
-
-
-class Picture(msgspec.Struct, frozen=True):
-    """One picture with what a reader who cannot see it needs."""
-
-    id: str
-    title: str
-    alt: str
-    caption: str
-    items: list[str]  # Bokeh documents as JSON, side by side where there are two
-    note: str = ""
 
 
 class RungDetail(msgspec.Struct, frozen=True):
@@ -76,7 +65,9 @@ def write_report(folder: RunFolder, findings: Findings, path: Path) -> None:
 
 
 def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict[str, Any]:
-    from pinchpoint.report import pictures
+    # Bokeh takes a third of a second to import, so it waits until a report is drawn.
+    from pinchpoint.report.canvas import ROLES, bokeh_script
+    from pinchpoint.report.pictures import tokens
 
     plan = folder.plan if folder else None
     facts = folder.facts if folder else {}
@@ -94,7 +85,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "ceilings": grids.ceilings(findings, words),
         "interference_lines": _interference_lines(listed, words),
         "has_mixed": any(ladder.kind == "mixed" for ladder in listed),
-        "token_pictures": _token_pictures(told, folder, words),
+        "token_pictures": tokens(told, folder, words),
         "interference": grids.interference(findings, words),
         "gaps": grids.gaps(told[1], words) if told else None,
         "pauses": grids.pauses(told[1], words) if told else None,
@@ -107,8 +98,8 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "definitions": [(key, *words.metric(key)) for key in vocab.METRICS],
         "run": _run_rows(plan, facts),
         "version": clean(_nested(facts, "versions", "pinchpoint") or "", 40),
-        "roles": pictures.ROLES,
-        "bokeh": pictures.bokeh_script(),
+        "roles": ROLES,
+        "bokeh": bokeh_script(),
         "clean": clean,
         "full": sentence,
         "figures": figures,
@@ -167,104 +158,23 @@ def _nested(facts: dict[str, Any], *keys: str) -> Any:
     return found
 
 
-# -- pictures -------------------------------------------------------------------------------------------------------
+# -- answers --------------------------------------------------------------------------------------------------------
 
 
-def _phases(listed: Sequence[Ladder], words: Words) -> list[tuple[Picture | None, list[Grid]]]:
-    """Per phase a pair of pictures (throughput, and TTFT at the same rungs) and the tables of its ladders."""
-    from pinchpoint.report import pictures
+def _phases(listed: Sequence[Ladder], words: Words) -> list[tuple[Any, list[Grid]]]:
+    """Per phase its pictures and the tables of its ladders."""
+    from pinchpoint.report.pictures import ladder_picture
 
     groups: dict[str, list[Ladder]] = {}
     for ladder in listed:
         groups.setdefault(ladder.kind, []).append(ladder)
-    found: list[tuple[Picture | None, list[Grid]]] = []
-    for group in groups.values():
-        plots = [plot for plot in (pictures.throughput(group, words), pictures.ttft(group, words)) if plot]
-        said = [(ladder.label, ladder.ceiling.words) for ladder in group if ladder.ceiling]
-        alt = " ".join(
-            words("picture.ladder.alt", ladder=label, words=clean(text, 300)) for label, text in said
+    return [
+        (
+            ladder_picture(f"ladder-{number}", group, words, explained=number == 0),
+            [grids.ladder_grid(ladder, words) for ladder in group],
         )
-        title = ", ".join(ladder.label for ladder in group)
-        # The caption explains the kind of picture; once is enough.
-        caption = "" if found else words("picture.ladder.caption")
-        items = [pictures.item(plot) for plot in plots]
-        picture = Picture(f"ladder-{len(found)}", title, alt or title, caption, items) if items else None
-        found.append((picture, [grids.ladder_grid(ladder, words) for ladder in group]))
-    return found
-
-
-def _token_pictures(
-    told: tuple[Ladder, RungReading] | None, folder: RunFolder | None, words: Words
-) -> list[Picture]:
-    """Raster, pauses and gaps of the rung that shows best what happens to answers."""
-    if told is None or folder is None:
-        return []
-    ladder, reading = told
-    found = [
-        _raster(ladder, reading, folder, words),
-        _pauses(ladder, reading, words),
-        _gaps(ladder, reading, folder, words),
+        for number, group in enumerate(groups.values())
     ]
-    return [picture for picture in found if picture is not None]
-
-
-def _raster(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Words) -> Picture | None:
-    from pinchpoint.report import pictures
-
-    read = drawn.read_raster(folder, reading)
-    if read is None:
-        return None
-    seconds = figures.plain(read.right_s - read.left_s, 2)
-    pause = drawn.longest(reading)
-    alt = words("picture.raster.alt.calm", requests=read.rows, seconds=seconds)
-    if pause is not None:
-        alt = words("picture.raster.alt", requests=read.rows, seconds=seconds, frozen=pause.frozen,
-                    longest=show_duration(pause.length_ms * MILLISECOND), prompts=pause.prompts_waiting)  # fmt: skip
-    key = "picture.raster.title" if pause else "picture.raster.title.calm"
-    title = words(key, ladder=ladder.label, level=level(reading, words), seconds=seconds)
-    note = words("html.zoom")
-    if len(read.t_s) < read.total:
-        note += " " + words("picture.raster.thinned", shown=f"{len(read.t_s):,}", total=f"{read.total:,}")
-    caption = words("picture.raster.caption")
-    return Picture(
-        "raster", title, alt, caption, [pictures.item(pictures.raster(read, reading, words))], note
-    )
-
-
-def _pauses(ladder: Ladder, reading: RungReading, words: Words) -> Picture | None:
-    from pinchpoint.report import pictures
-
-    plot = pictures.pauses(reading, words)
-    pause = drawn.longest(reading)
-    if plot is None or pause is None:
-        return None
-    seconds = figures.plain(((reading.end_ns or 0) - (reading.start_ns or 0)) / SECOND)
-    n = reading.pause_count or len(reading.pauses)
-    alt = words(
-        "picture.pauses.alt", n=n, seconds=seconds, longest=show_duration(pause.length_ms * MILLISECOND)
-    )
-    title = words("picture.pauses.title", ladder=ladder.label, level=level(reading, words))
-    note = "" if n <= len(reading.pauses) else words("picture.pauses.some", shown=len(reading.pauses), n=n)
-    return Picture("pauses", title, alt, words("picture.pauses.caption"), [pictures.item(plot)], note)
-
-
-def _gaps(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Words) -> Picture | None:
-    from pinchpoint.report import pictures
-
-    read = drawn.read_gaps(folder, reading)
-    if read is None:
-        return None
-    base = reading.interference.base_gap_ms if reading.interference else None
-    shares = {"count": figures.percent(read.count_over), "time": figures.percent(read.time_over)}
-    at = level(reading, words)
-    alt = words("picture.gaps.alt", ladder=ladder.label, level=at, **shares)
-    title = words("picture.gaps.title", ladder=ladder.label, level=at, n=f"{read.n:,}")
-    return Picture(
-        "gaps", title, alt, words("picture.gaps.caption"), [pictures.item(pictures.gaps(read, base, words))]
-    )
-
-
-# -- text -----------------------------------------------------------------------------------------------------------
 
 
 def _interference_lines(listed: Iterable[Ladder], words: Words) -> list[str]:

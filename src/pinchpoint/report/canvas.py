@@ -1,0 +1,95 @@
+"""How every picture of the report looks, and how it gets into the page. Import late: Bokeh takes a third of a second.
+
+Colours are roles, not colours: a picture carries place holders that the page fills in for light or dark. Title and
+legend are the page's own text, so that they take its font, wrap, print and are read aloud.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+from bokeh.embed import json_item
+from bokeh.models import FixedTicker, Label
+from bokeh.plotting import figure
+from bokeh.resources import Resources
+
+__all__ = ["ROLES", "Drawing", "Key", "bare", "bokeh_script", "item", "label", "log_ticks"]
+
+# Place holders; templates/report.css gives the roles their colours.
+ROLES = {
+    "ink": "#0a0b01",
+    "soft": "#0a0b02",
+    "grid": "#0a0b03",
+    "blue": "#0a0b04",
+    "orange": "#0a0b05",
+    "red": "#0a0b06",
+    "green": "#0a0b07",
+    "purple": "#0a0b08",
+    "paper": "#0a0b09",
+}
+_FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'Noto Sans CJK KR', sans-serif"
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One entry of a legend: ``mark`` is line, dashed, dot, square or band."""
+
+    role: str
+    mark: str
+    text: str
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """A plot with the texts that the page sets around it."""
+
+    plot: Any  # bokeh.plotting.figure
+    title: str = ""
+    legend: list[Key] = []
+
+
+def bokeh_script() -> str:
+    """Bokeh's own JavaScript, whole, for a page that asks the network for nothing."""
+    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+
+
+def item(plot: figure) -> str:
+    """A plot as JSON that may stand inside a ``script`` element."""
+    found = json.dumps(json_item(plot), separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        found = found.replace(sign, f"\\u{ord(sign):04x}")
+    return found
+
+
+def bare(height: int, **more: Any) -> figure:
+    """An empty figure in the house style: no frame, thin horizontal lines, quiet axes."""
+    plot = figure(height=height, sizing_mode="stretch_width", toolbar_location=None, background_fill_alpha=0,
+                  border_fill_alpha=0, outline_line_color=None, min_border_right=14, min_border_left=10,
+                  min_border_top=8, output_backend="canvas", **{"tools": "", **more})  # fmt: skip
+    for axis in plot.axis:
+        axis.axis_line_color = axis.major_tick_line_color = ROLES["grid"]
+        axis.minor_tick_line_color = None
+        axis.major_label_text_color = axis.axis_label_text_color = ROLES["soft"]
+        axis.major_label_text_font = axis.axis_label_text_font = _FONT
+        axis.major_label_text_font_size = axis.axis_label_text_font_size = "12.5px"
+        axis.axis_label_text_font_style = "normal"
+    plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
+    plot.xgrid.grid_line_color = None
+    plot.ygrid.grid_line_color = ROLES["grid"]
+    return plot
+
+
+def label(x: float, y: float, said: str, role: str, **more: Any) -> Label:
+    """A few words inside a plot."""
+    return Label(
+        x=x, y=y, text=said, text_color=ROLES[role], text_font=_FONT, text_font_size="12.5px", **more
+    )
+
+
+def log_ticks(low: float, high: float) -> tuple[FixedTicker, dict[float, str]]:
+    """Ticks at 1, 2 and 5 of every decade, written out; only the decades where there are many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 5 else (1,)
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
+    return FixedTicker(ticks=ticks), {tick: f"{tick:,g}" for tick in ticks}
