@@ -70,7 +70,9 @@ def test_one_byte_at_a_time_and_all_at_once(name):
     case = CASES[name]
     whole = read(case, [(case.body, 0)])
     check(whole, case)
-    assert timeless(read(case, cut(case.body, list(range(len(case.body)))))) == timeless(whole)
+    for line_end in (b"\n", b"\r\n", b"\r"):
+        body = case.body.replace(b"\n", line_end)
+        assert timeless(read(case, cut(body, list(range(len(body)))))) == timeless(whole)
 
 
 @settings(max_examples=300, deadline=None)
@@ -130,6 +132,7 @@ WIRE_PARTS = st.sampled_from(
         b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]}',
         b'{"choices":[]}',
         b'{"choices":[',
+        b'{"choices":\r[{"text":"x"}]}\n\n',
         b'{"usage":{"completion_tokens":3}}',
         b'{"error":"no"}',
     ]

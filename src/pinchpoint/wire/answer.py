@@ -75,7 +75,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     warnings: tuple[Warn, ...] = ()  # in the order of Warn
     event_ns: array[int]  # array('q')
     event_tokens: array[int]  # array('i'), 0 = unknown
-    event_bytes: array[int]  # array('i'), bytes of the body since the end of the event before
+    event_bytes: array[int]  # array('i'), bytes of the event, comments before it in its block included
 
 
 class AnswerReader:

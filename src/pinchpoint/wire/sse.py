@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
     data: bytes
     name: bytes = b""
-    size: int = 0  # bytes from the end of the event before to the end of its blank line
+    size: int = 0  # bytes from the end of the block before to the end of its blank line; 0 for [DONE]
     bare: bool = False  # a line of no known field: data is that line
     done: bool = False  # data: [DONE]
     whole: bool = True  # False: the body ended before its blank line
@@ -125,7 +125,8 @@ class EventSplitter:
             self.overrun = True
         elif block.startswith(b"data:") and b"\n" not in block:
             data = block[5:]
-            events.append(Event(data, size=size, whole=whole, done=data.strip() == DONE))
+            done = data.strip() == DONE
+            events.append(Event(data, size=0 if done else size, whole=whole, done=done))
         else:
             self._read_lines(block.split(b"\n"), size, events, whole)
 
@@ -142,7 +143,7 @@ class EventSplitter:
                 if value.strip() == DONE:
                     if data:
                         events.append(Event(b"\n".join(data), name, seen - used, note=note))
-                    events.append(Event(value, size=size - seen, done=True))
+                    events.append(Event(value, done=True))
                     return
                 if len(data) == 1 and _is_object(data[0]):
                     events.append(Event(data[0], name, seen - used))
