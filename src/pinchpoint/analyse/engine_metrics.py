@@ -1,0 +1,295 @@
+"""What the engine says of itself during each rung, beside what the client saw. Yields ``row: engine`` and ``row: rank``.
+
+A metric that the engine does not serve is None with its reason under ``refused``, never 0. Quantiles of histograms are
+intervals: they cannot be known better than the buckets, and are never subtracted from those of another grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pinchpoint.analyse.engine_page import (
+    Page,
+    added,
+    buckets_of,
+    large_steps,
+    load_page,
+    matrix,
+    quantile,
+    ranks_of,
+    summed,
+)
+from pinchpoint.analyse.findings import RungReading
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.vocab import Stage
+
+__all__ = ["engine_rows", "read_engine"]
+
+FULL = 0.95  # KV use from here on, with somebody waiting: KV-bound
+COLD_LIMIT = 0.01  # prefix hits above this share: not the cold test it was meant to be
+COUNTERS = (
+    "preemptions", "prompt_tokens", "prompt_tokens_cached", "generation_tokens", "prefix_queries", "prefix_hits",
+    "requests_done", "draft_tokens", "accepted_tokens", "steps", "kv_blocks_reused", "kv_blocks_missed",
+)  # fmt: skip
+TIMES = ("ttft_s", "queue_s", "prefill_s", "decode_s", "e2e_s", "gap_s", "tpot_s", "kv_transfer_s")
+
+
+def read_engine(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict[str, Any]]:
+    """Rows for every rung and every engine page that was read.
+
+    Raises:
+        RecordError: a file of the run is damaged.
+    """
+    sources = {
+        s["source"]: s
+        for s in (folder.facts.get("watch") or {}).get("sources", [])
+        if s.get("scheme") == "engine"
+    }
+    if not sources:
+        return []
+    limits = {m.rung: (m.start_ns, m.end_ns) for m in folder.marks() if m.stage == Stage.RUNG}
+    rows: list[dict[str, Any]] = []
+    for reading in readings:
+        if reading.rung not in limits or reading.start_ns is None or reading.end_ns is None:
+            continue
+        whole = limits[reading.rung]
+        tokens = _client_tokens(folder, reading.rung)
+        for source, facts in sources.items():
+            page = load_page(folder, source, whole)
+            if page:
+                own = tokens if len(sources) == 1 else {}
+                rows += engine_rows(page, reading, whole, source, str(facts.get("role", "")), own)
+    return rows
+
+
+def engine_rows(
+    page: Page,
+    reading: RungReading,
+    whole: tuple[int, int],
+    source: str,
+    role: str = "",
+    client: Mapping[str, float] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of one page and rung.
+
+    Args:
+        page: its series.
+        reading: the rung; gauges are taken within its steady window.
+        whole: limits of the whole rung, ns; counters are differences across it.
+        source: its name.
+        role: which pool of a disaggregated deployment.
+        client: what the client counted over the whole rung: ``output_tokens``, ``prompt_tokens``, ``requests``.
+    """
+    assert reading.start_ns is not None
+    assert reading.end_ns is not None
+    steady = (reading.start_ns, reading.end_ns)
+    refused: dict[str, str] = {}
+    head = {
+        "rung": reading.rung,
+        "profile": reading.profile,
+        "concurrency": reading.concurrency,
+        "source": source,
+        "role": role,
+    }
+    row: dict[str, Any] = {"row": "engine", **head}
+    for name in COUNTERS:
+        row[name] = summed(page, name, whole)
+        if row[name] is None:
+            refused[name] = (
+                "not served"
+                if not ranks_of(page, name)
+                else "the counter fell (the engine was started anew), or was read once"
+            )
+    row["prefix_hit_share"] = _share(row["prefix_hits"], row["prefix_queries"])
+    cached = row["prefix_hit_share"] if row["prefix_hit_share"] is not None else _cached_share(row)
+    row["warm"] = None if cached is None else cached > COLD_LIMIT
+    row["accepted_share"] = _share(row["accepted_tokens"], row["draft_tokens"])
+    row |= _gauges(page, steady)
+    row |= _kv(page, steady, row["preemptions"])
+    row |= _times(page, whole, refused)
+    row |= _steps(page, reading, whole, refused)
+    ranks = _rank_rows(page, steady, whole, head)
+    row |= _imbalance(page, steady, ranks)
+    row |= _beside_client(row, reading, client or {})
+    row["refused"] = refused
+    return [row, *ranks]
+
+
+def _client_tokens(folder: RunFolder, rung: int) -> dict[str, float]:
+    """Over all requests of a rung, warm-up and failures with an answer among them: engines count those too."""
+    found = folder.columns(
+        "SELECT count(*) AS requests, sum(output_tokens) AS output_tokens, sum(prompt_tokens) AS prompt_tokens, "
+        "count(*) FILTER (NOT ok) AS failed FROM requests WHERE rung = ?",
+        [rung],
+    )
+    return {name: float(column[0]) for name, column in found.items() if not np.ma.is_masked(column[0])}
+
+
+# -- counters and gauges ------------------------------------------------------------------------------------------
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _cached_share(row: Mapping[str, Any]) -> float | None:
+    """Engines that count cached tokens apart: llama.cpp's prompt tokens leave them out, SGLang's hold them."""
+    cached, prompt = row["prompt_tokens_cached"], row["prompt_tokens"]
+    return None if cached is None or prompt is None else _share(cached, max(prompt, cached))
+
+
+def _gauges(page: Page, steady: tuple[int, int]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("running", "waiting", "prefill_handover_waiting", "decode_handover_waiting"):
+        total = added(page, name, steady)
+        found[f"{name}_mean"] = float(total.mean()) if len(total) else None
+        found[f"{name}_max"] = float(total.max()) if len(total) else None
+    return found
+
+
+def _kv(page: Page, steady: tuple[int, int], preemptions: float | None) -> dict[str, Any]:
+    """KV use per rank is never added: mean of ranks, and the fullest."""
+    columns = [page["kv_use", rank].inside(*steady) for rank in ranks_of(page, "kv_use")]
+    columns = [column for column in columns if len(column)]
+    if not columns:
+        return {"kv_use_mean": None, "kv_use_max": None, "kv_bound": True if preemptions else None}
+    waiting = added(page, "waiting", steady)
+    length = min(len(waiting), *(len(column) for column in columns)) if len(waiting) else 0
+    fullest = np.max([column[:length] for column in columns], axis=0) if length else np.array([])
+    full = float(((fullest >= FULL) & (waiting[:length] > 0)).mean()) if length else 0.0
+    return {
+        "kv_use_mean": float(np.mean([column.mean() for column in columns])),
+        "kv_use_max": float(max(column.max() for column in columns)),
+        "kv_full_share": full if length else None,
+        "kv_bound": bool(full > 0 or preemptions),
+    }
+
+
+def _times(page: Page, span: tuple[int, int], refused: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in TIMES:
+        label = name.removesuffix("_s")
+        total, count = summed(page, f"{name}.sum", span), summed(page, f"{name}.count", span)
+        mean = None if total is None or not count else 1000 * total / count
+        buckets = buckets_of(page, name, span)
+        p99 = quantile(buckets, 0.99) if buckets else None
+        found[f"{label}_mean_ms"] = mean
+        found[f"{label}_p99_ms"] = (
+            None if p99 is None else [1000 * p99[0], None if p99[1] is None else 1000 * p99[1]]
+        )
+        if mean is None:
+            refused[f"{label}_mean_ms"] = "not served" if total is None else "nothing was counted"
+    if found["queue_mean_ms"] is not None and found["ttft_mean_ms"]:
+        found["queue_share_of_ttft"] = found["queue_mean_ms"] / found["ttft_mean_ms"]
+    return found
+
+
+def _steps(
+    page: Page, reading: RungReading, span: tuple[int, int], refused: dict[str, str]
+) -> dict[str, Any]:
+    """Steps counted by their tokens: those larger than decoding alone can make them carried prompts."""
+    buckets = buckets_of(page, "iteration_tokens", span)
+    if not buckets:
+        refused["large_steps"] = "the engine counts no tokens per step"
+        return {
+            "engine_steps": None,
+            "large_steps": None,
+            "large_step_tokens": None,
+            "large_step_pauses": None,
+        }
+    running = max(
+        (float(page["running", rank].inside(*span).max(initial=0)) for rank in ranks_of(page, "running")),
+        default=0.0,
+    )
+    most = max(running, float(reading.concurrency or 0), 1.0)
+    told = large_steps(buckets, 2 * most)
+    return {
+        "engine_steps": buckets[-1][1],
+        "large_steps": None if told is None else told[0],
+        "large_step_tokens": None if told is None else told[1],
+        "large_step_pauses": reading.pause_count,
+    }
+
+
+# -- ranks --------------------------------------------------------------------------------------------------------
+
+
+def _rank_rows(
+    page: Page, steady: tuple[int, int], whole: tuple[int, int], head: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    ranks = ranks_of(page, "running")
+    if len(ranks) < 2:
+        return []
+    rows = []
+    for rank in ranks:
+        row: dict[str, Any] = {"row": "rank", **head, "rank": rank}
+        for name in ("running", "waiting", "kv_use"):
+            values = page[name, rank].inside(*steady) if (name, rank) in page else np.array([])
+            row[f"{name}_mean"] = float(values.mean()) if len(values) else None
+        for name in ("prompt_tokens", "generation_tokens", "preemptions"):
+            row[name] = page[name, rank].growth(*whole) if (name, rank) in page else None
+        rows.append(row)
+    return rows
+
+
+def _imbalance(page: Page, steady: tuple[int, int], ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Max / mean of running per rank over time; and how often one rank had a queue while another had nothing to do."""
+    if not ranks:
+        return {"rank_max_over_mean": None, "stranded_share": None}
+    names = [str(row["rank"]) for row in ranks]
+    running = matrix(page, "running", names, steady)
+    waiting = matrix(page, "waiting", names, steady)
+    if running is None:
+        return {"rank_max_over_mean": None, "stranded_share": None}
+    busy = running.sum(axis=0) > 0
+    ratio = running[:, busy].max(axis=0) / running[:, busy].mean(axis=0) if busy.any() else np.array([])
+    stranded = None
+    if waiting is not None:
+        length = min(running.shape[1], waiting.shape[1])
+        idle = ((running[:, :length] == 0) & (waiting[:, :length] == 0)).any(axis=0)
+        stranded = float((idle & (waiting[:, :length] > 0).any(axis=0)).mean())
+    return {"rank_max_over_mean": float(ratio.mean()) if len(ratio) else None, "stranded_share": stranded}
+
+
+# -- beside the client --------------------------------------------------------------------------------------------
+
+
+def _beside_client(
+    row: Mapping[str, Any], reading: RungReading, client: Mapping[str, float]
+) -> dict[str, Any]:
+    """Both views of the same thing, and what explains a difference."""
+    words = []
+    tokens = client.get("output_tokens")
+    ratio = _share(row["generation_tokens"], tokens)
+    if ratio is not None and abs(ratio - 1) > 0.005:
+        words.append(
+            "the engine made more tokens than came: requests of others, or cut off, or recomputed" if ratio > 1
+            else "the engine counted fewer tokens than came: it counts at the end of a request, or restarted"
+        )  # fmt: skip
+    in_flight = reading.client.in_flight_mean if reading.client else None
+    engine_side = None if row["running_mean"] is None else row["running_mean"] + (row["waiting_mean"] or 0.0)
+    if in_flight and engine_side is not None and engine_side < 0.9 * in_flight:
+        words.append(
+            "fewer are inside the engine than in flight: the rest is on its way, in the API front end or a router"
+        )
+    client_ttft = reading.ttft_ms.mean if reading.ttft_ms else None
+    engine_ttft = row["ttft_mean_ms"]
+    if client_ttft and engine_ttft is not None and client_ttft - engine_ttft > max(5.0, 0.1 * client_ttft):
+        words.append(
+            "the client waits longer for its first token than the engine says: network, front end, or tokenising "
+            "before the engine's clock starts"
+        )
+    return {
+        "client_output_tokens": tokens,
+        "tokens_over_client": ratio,
+        "in_flight_client": in_flight,
+        "in_flight_engine": engine_side,
+        "ttft_client_ms": client_ttft,
+        "ttft_difference_ms": None
+        if client_ttft is None or engine_ttft is None
+        else client_ttft - engine_ttft,
+        "differences": words,
+    }

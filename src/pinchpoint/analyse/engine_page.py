@@ -1,0 +1,144 @@
+"""An engine's page over time: series by metric and rank, sums over ranks, histograms bucket by bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.units import SECOND
+
+__all__ = [
+    "Page",
+    "Quantile",
+    "Series",
+    "added",
+    "buckets_of",
+    "large_steps",
+    "load_page",
+    "matrix",
+    "quantile",
+    "ranks_of",
+    "summed",
+]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MARGIN_NS = 10 * SECOND
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One metric of one rank, in time order."""
+
+    t: Ints
+    value: Floats
+
+    def growth(self, start_ns: int, end_ns: int) -> float | None:
+        """From the last read before to the first after; None where it fell or was read once only."""
+        low = max(0, int(np.searchsorted(self.t, start_ns, side="right")) - 1)
+        high = min(len(self.t) - 1, int(np.searchsorted(self.t, end_ns, side="left")))
+        if high <= low:
+            return None
+        grown = float(self.value[high] - self.value[low])
+        return grown if grown >= 0 else None
+
+    def inside(self, start_ns: int, end_ns: int) -> Floats:
+        """Values read within."""
+        return self.value[(self.t >= start_ns) & (self.t <= end_ns)]
+
+
+Page = Mapping[tuple[str, str], Series]  # (metric, rank) → series
+
+
+class Quantile(tuple[float, float | None]):
+    """Between which bucket bounds a quantile lies; an upper bound of None: over the last bucket, nobody knows how far."""
+
+
+def quantile(buckets: Sequence[tuple[float, float]], q: float) -> Quantile | None:
+    """Quantile of a cumulative histogram as the interval of its bucket.
+
+    Args:
+        buckets: (upper bound, cumulative count), ascending, the last bound infinite.
+        q: between 0 and 1.
+    """
+    if not buckets or buckets[-1][1] <= 0:
+        return None
+    wanted = q * buckets[-1][1]
+    low = 0.0
+    for bound, count in buckets:
+        if count >= wanted and count > 0:
+            return Quantile((low, None if np.isinf(bound) else bound))
+        low = bound
+    return None
+
+
+def large_steps(buckets: Sequence[tuple[float, float]], tokens: float) -> tuple[float, float] | None:
+    """Steps of more than ``tokens`` tokens, and the bucket bound that really parted them; None without such a bucket."""
+    for bound, count in buckets:
+        if bound >= tokens and not np.isinf(bound):
+            return buckets[-1][1] - count, bound
+    return None
+
+
+def load_page(folder: RunFolder, source: str, whole: tuple[int, int]) -> Page:
+    rows = folder.columns(
+        "SELECT t_ns, entity, metric, coalesce(CAST(raw AS DOUBLE), value) AS value FROM samples "
+        "WHERE source = ? AND t_ns BETWEEN ? AND ? ORDER BY metric, entity, t_ns",
+        [source, whole[0] - MARGIN_NS, whole[1] + MARGIN_NS],
+    )
+    t = np.asarray(rows["t_ns"]).astype(np.int64)
+    value = np.asarray(rows["value"], dtype=np.float64)
+    names = list(zip((str(m) for m in rows["metric"]), (str(e) for e in rows["entity"]), strict=True))
+    page: dict[tuple[str, str], Series] = {}
+    start = 0
+    for at in range(1, len(names) + 1):
+        if at == len(names) or names[at] != names[start]:
+            page[names[start]] = Series(t[start:at], value[start:at])
+            start = at
+    return page
+
+
+def ranks_of(page: Page, metric: str) -> list[str]:
+    """Ranks that have a metric. Shards of one engine (tensor-parallel ranks) repeat the first one's counts."""
+    ranks = [rank for name, rank in page if name == metric]
+    return [rank for rank in ranks if "tp_rank=" not in rank or "tp_rank=0" in rank.split(",")]
+
+
+def summed(page: Page, metric: str, span: tuple[int, int]) -> float | None:
+    growths = [page[metric, rank].growth(*span) for rank in ranks_of(page, metric)]
+    known = [grown for grown in growths if grown is not None]
+    return sum(known) if growths and len(known) == len(growths) else None
+
+
+def added(page: Page, name: str, steady: tuple[int, int]) -> Floats:
+    """A gauge added over ranks, read by read (all ranks stand on one page, so they share their times)."""
+    columns = [page[name, rank].inside(*steady) for rank in ranks_of(page, name)]
+    length = min((len(column) for column in columns), default=0)
+    return np.sum([column[:length] for column in columns], axis=0) if columns else np.array([])
+
+
+def buckets_of(page: Page, metric: str, span: tuple[int, int]) -> list[tuple[float, float]] | None:
+    """Growth of a histogram, ranks added bucket by bucket; None where it is not served or was reset."""
+    prefix = f"{metric}.le="
+    sums: dict[float, float] = {}
+    for (name, rank), series in page.items():
+        if name.startswith(prefix) and rank in ranks_of(page, name):
+            grown = series.growth(*span)
+            if grown is None:
+                return None
+            bound = float(name.removeprefix(prefix))
+            sums[bound] = sums.get(bound, 0.0) + grown
+    return sorted(sums.items()) or None
+
+
+def matrix(page: Page, name: str, ranks: Sequence[str], steady: tuple[int, int]) -> Floats | None:
+    columns = [page[name, rank].inside(*steady) for rank in ranks if (name, rank) in page]
+    length = min((len(column) for column in columns), default=0)
+    return (
+        np.array([column[:length] for column in columns]) if len(columns) == len(ranks) and length else None
+    )

@@ -1,0 +1,185 @@
+"""Port counters of a run as series on the run's clock, and what is known of the ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pinchpoint.analyse.rates import Rates, estimate_refresh, port_rates
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.units import MILLISECOND, SECOND
+
+__all__ = ["PortFacts", "PortSeries", "load_ports", "port_facts", "rates_of"]
+
+Ints = NDArray[np.int64]
+
+SHORTEST_MARGIN, LONGEST_MARGIN = 10 * SECOND, 300 * SECOND
+MARGIN_REFRESHES = 3
+ENOUGH_CHANGES = 8  # before one port's changes tell of the device's refresh
+BREAKS = ("if_index", "discontinuity")  # a change of these means that the counters began anew
+
+
+class PortFacts(msgspec.Struct, frozen=True):
+    """What a source said of a port when it was opened (``facts.json: watch``)."""
+
+    source: str
+    entity: str
+    alias: str = ""
+    speed_bps: float | None = None
+    speed_from: str = ""
+    width: int = 64
+    kind: str = "port"
+    rail: str = ""
+    counts: str = ""
+    member_of: str = ""
+    driver: str = ""
+
+    @property
+    def additive(self) -> bool:
+        """Whether its octets may be added to those of others: LAGs and sub-interfaces repeat what ports counted."""
+        return self.kind == "port"
+
+
+@dataclass(frozen=True, eq=False)
+class PortSeries:
+    """Reads of one port in time order. A direction that is not served has no times."""
+
+    source: str
+    entity: str
+    t: dict[str, Ints]  # "in", "out", "in_packets", "out_packets", "in_discards", "out_discards"
+    raw: dict[str, NDArray[np.uint64]]
+    jitter_ns: float
+    breaks: tuple[int, ...] = ()
+
+
+def port_facts(watch: Mapping[str, Any]) -> dict[tuple[str, str], PortFacts]:
+    """(source, entity) → facts, from ``facts.json: watch``."""
+    fields = PortFacts.__struct_fields__
+    found = {}
+    for source in watch.get("sources", []):
+        for entity in source.get("entities", []):
+            known = {name: entity[name] for name in fields if name in entity}
+            facts = PortFacts(source=source["source"], entity=entity["name"], **known)
+            found[facts.source, facts.entity] = facts
+    return found
+
+
+def margin_ns(watch: Mapping[str, Any], source: str) -> int:
+    """How far outside a rung its counters must be read: three refreshes of the source."""
+    status: Mapping[str, Any] = next(
+        (s["status"] for s in watch.get("sources", []) if s["source"] == source), {}
+    )
+    refresh = (status.get("refresh_ms") or 0.0) * MILLISECOND
+    return int(min(max(MARGIN_REFRESHES * refresh, SHORTEST_MARGIN), LONGEST_MARGIN))
+
+
+def load_ports(folder: RunFolder, start_ns: int, end_ns: int) -> Iterator[PortSeries]:
+    """Series of all ports that were read around a window, source by source.
+
+    Raises:
+        RecordError: a file of the run is damaged.
+    """
+    watch = folder.facts.get("watch") or {}
+    widest = (start_ns - LONGEST_MARGIN, end_ns + LONGEST_MARGIN)
+    named = folder.columns("SELECT DISTINCT source FROM ports WHERE t_ns BETWEEN ? AND ?", widest)
+    breaks = _breaks(folder, *widest)
+    for source in sorted({str(source) for source in named["source"]}):
+        margin = margin_ns(watch, source)
+        around = [source, start_ns - margin, end_ns + margin]
+        entities = folder.columns(
+            "SELECT DISTINCT entity FROM ports WHERE source = ? AND t_ns BETWEEN ? AND ? ORDER BY 1", around
+        )["entity"]
+        rows = folder.columns(
+            "SELECT dense_rank() OVER (ORDER BY entity) - 1 AS k, t_ns, t_req_ns, t_resp_ns, source_ns, in_octets, "
+            "out_octets, in_packets, out_packets, in_discards, out_discards FROM ports "
+            "WHERE source = ? AND t_ns BETWEEN ? AND ? ORDER BY k, t_ns",
+            around,
+        )
+        yield from _series(source, [str(entity) for entity in entities], rows, breaks)
+
+
+def _series(
+    source: str,
+    entities: list[str],
+    rows: Mapping[str, Any],
+    breaks: Mapping[tuple[str, str], tuple[int, ...]],
+) -> Iterator[PortSeries]:
+    k = np.ma.filled(np.ma.asarray(rows["k"]), -1).astype(np.int64)
+    t = _device_times(source, rows)
+    span = rows["t_resp_ns"] - rows["t_req_ns"]
+    for number, entity in enumerate(entities):
+        chosen = k == number
+        times, raws = {}, {}
+        for name in ("in_octets", "out_octets", "in_packets", "out_packets", "in_discards", "out_discards"):
+            column = np.ma.asarray(rows[name])[chosen]
+            there = ~np.ma.getmaskarray(column)
+            order = np.argsort(t[chosen][there], kind="stable")
+            times[name.removesuffix("_octets")] = t[chosen][there][order]
+            raws[name.removesuffix("_octets")] = np.asarray(column.data[there], dtype=np.uint64)[order]
+        jitter = float(np.median(np.ma.filled(np.ma.asarray(span[chosen]), 0))) if chosen.any() else 0.0
+        yield PortSeries(source, entity, times, raws, jitter, breaks.get((source, entity), ()))
+
+
+def _device_times(source: str, rows: Mapping[str, Any]) -> Ints:
+    """The device's own times, set on our clock by the quickest message, where a subscription carries them; else our own.
+
+    A message that was held up on its way must not look like a slow port.
+    """
+    ours = np.ma.filled(np.ma.asarray(rows["t_ns"]), 0).astype(np.int64)
+    device = np.ma.asarray(rows["source_ns"])
+    if not source.startswith("gnmi://") or not len(ours) or np.ma.getmaskarray(device).any():
+        return ours
+    its = np.asarray(device.data, dtype=np.int64)
+    return its + int((ours - its).min())
+
+
+def _breaks(folder: RunFolder, start_ns: int, end_ns: int) -> dict[tuple[str, str], tuple[int, ...]]:
+    marks = ", ".join("?" for _ in BREAKS)
+    rows = folder.columns(
+        f"SELECT source, entity, t_ns FROM (SELECT source, entity, t_ns, value, lag(value) OVER "
+        f"(PARTITION BY source, entity, metric ORDER BY t_ns) AS before FROM samples WHERE metric IN ({marks}) "
+        "AND t_ns BETWEEN ? AND ?) WHERE before IS NOT NULL AND value <> before ORDER BY 1, 2, 3",
+        [*BREAKS, start_ns, end_ns],
+    )
+    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    for source, entity, t_ns in zip(rows["source"], rows["entity"], rows["t_ns"], strict=True):
+        pair = (str(source), str(entity))
+        found[pair] = (*found.get(pair, ()), int(t_ns))
+    return found
+
+
+def rates_of(series: PortSeries, facts: PortFacts, refresh_ns: float | None) -> dict[str, Rates]:
+    """Direction → rates, with the refresh of the source as a whole where it is known."""
+    return {
+        direction: port_rates(
+            series.t[direction],
+            series.raw[direction],
+            speed_bps=facts.speed_bps,
+            width=facts.width,
+            refresh_ns=refresh_ns,
+            jitter_ns=series.jitter_ns,
+            breaks=series.breaks,
+        )
+        for direction in ("in", "out")
+        if len(series.t[direction])
+    }
+
+
+def source_refresh(all_series: list[PortSeries]) -> float | None:
+    """Refresh of a device, from those of its ports that changed often enough, ns.
+
+    A quiet port changes rarely whatever the device does, so the quicker quarter speaks for all.
+    """
+    seen = []
+    for series in all_series:
+        for direction in ("in", "out"):
+            t, raw = series.t[direction], series.raw[direction]
+            changed = t[1:][raw[1:] != raw[:-1]] if len(t) > 1 else t[:0]
+            if len(changed) > ENOUGH_CHANGES and (refresh := estimate_refresh(changed)) is not None:
+                seen.append(refresh)
+    return float(np.quantile(seen, 0.25)) if seen else None

@@ -1,0 +1,128 @@
+"""Signs of congestion and loss during a rung: pauses, marks, drops, retransmissions; and who began a pause storm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.units import SECOND
+
+if TYPE_CHECKING:
+    from pinchpoint.analyse.fabric import Window
+
+__all__ = ["KINDS", "growths", "sign_rows", "storm"]
+
+KINDS: dict[str, str] = {  # metric (before its .prioN) → what it is a sign of
+    "pause_rx": "pause", "pause_tx": "pause", "pfc_rx": "pause", "pfc_tx": "pause", "pfc_rx_time": "pause time",
+    "pfc_tx_time": "pause time", "pause_storm": "pause", "ecn_marked": "ECN", "cnp_received": "ECN", "cnp_sent": "ECN",
+    "discards_rx": "loss", "discards_tx": "loss", "discards_congestion": "loss", "discards_buffer": "loss",
+    "queue_dropped": "loss", "out_of_buffer": "host", "rx_buffer_high": "host", "out_of_sequence": "retransmission",
+    "sequence_naks": "retransmission", "timeouts": "retransmission", "retransmits": "retransmission",
+    "duplicates": "retransmission", "receiver_not_ready": "host", "errors_rx": "loss", "errors_tx": "loss",
+}  # fmt: skip
+PAUSED_SHARE = 0.01  # of the time: worth a word
+STORM_SHARE = 0.03  # of the time, on this many ports: low use is no spare capacity
+STORM_PORTS = 3
+SILENT = 0.02  # of line rate (or of the busiest port): a port that pauses others and carries nothing itself
+
+
+def sign_rows(folder: RunFolder, window: Window, ports: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``row: sign`` for each counter that rose, ``row: storm`` where pauses spread. A sign that cannot be read has no row.
+
+    Raises:
+        RecordError: a file of the run is damaged.
+    """
+    found = growths(folder, window.start_ns, window.end_ns)
+    rows = []
+    for (source, entity, metric, unit), grown in sorted(found.items()):
+        base = metric.partition(".")[0]
+        if base not in KINDS or grown is None:
+            continue
+        share = grown / (window.seconds * 1e6) if unit == "us" else None
+        if grown > 0:
+            rows.append({
+                "row": "sign", **window.head, "sign": KINDS[base], "source": source, "entity": entity, "metric": metric,
+                "unit": unit, "grown": grown, "per_s": grown / window.seconds, "share_of_time": share,
+                "notable": share is None or share >= PAUSED_SHARE,
+            })  # fmt: skip
+    read = sorted({KINDS[key[2].partition(".")[0]] for key in found if key[2].partition(".")[0] in KINDS})
+    if found:
+        rows.append(
+            {
+                "row": "signs_read",
+                **window.head,
+                "read": read,
+                "not_read": sorted(set(KINDS.values()) - set(read)),
+            }
+        )
+    spreading = storm(rows, ports)
+    return [*rows, {"row": "storm", **window.head, **spreading}] if spreading else rows
+
+
+def growths(folder: RunFolder, start_ns: int, end_ns: int) -> dict[tuple[str, str, str, str], float | None]:
+    """(source, entity, metric, unit) → growth of each counter across a window; None where it fell (a reset)."""
+    rows = folder.columns(
+        "SELECT source, entity, metric, unit, arg_max(raw, t_ns) FILTER (t_ns <= ?) AS low, "
+        "arg_min(raw, t_ns) FILTER (t_ns >= ?) AS high, arg_min(raw, t_ns) AS first, arg_max(raw, t_ns) AS last "
+        "FROM samples WHERE raw IS NOT NULL AND t_ns BETWEEN ? AND ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3",
+        [start_ns, end_ns, start_ns - 10 * SECOND, end_ns + 10 * SECOND],
+    )
+    found: dict[tuple[str, str, str, str], float | None] = {}
+    columns = {name: np.ma.asarray(rows[name]) for name in rows}
+    for at in range(len(columns["source"])):
+        key = tuple(str(columns[name][at]) for name in ("source", "entity", "metric", "unit"))
+        low = columns["low"][at] if not np.ma.is_masked(columns["low"][at]) else columns["first"][at]
+        high = columns["high"][at] if not np.ma.is_masked(columns["high"][at]) else columns["last"][at]
+        grown = int(high) - int(low)
+        found[key] = float(grown) if grown >= 0 else None  # type: ignore[index]
+    return found
+
+
+def storm(signs: Sequence[Mapping[str, Any]], ports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Whether pauses spread over ports, and from which: the one that pauses most and carries least is the source.
+
+    Pauses *received* by a switch port come from the host behind it. Victims pause others only because they are paused.
+    """
+    received: dict[tuple[str, str], float] = {}
+    shares: dict[tuple[str, str], float] = {}
+    for row in signs:
+        base = str(row.get("metric", "")).partition(".")[0]
+        key = (str(row.get("source")), str(row.get("entity")))
+        if base in ("pause_rx", "pfc_rx"):
+            received[key] = received.get(key, 0.0) + float(row["grown"])
+        if base in ("pfc_rx_time", "pfc_tx_time"):
+            shares[key] = max(shares.get(key, 0.0), float(row["share_of_time"] or 0.0))
+    pausing = [key for key, share in shares.items() if share >= STORM_SHARE] or [
+        key for key, n in received.items() if n > 0
+    ]
+    if len(pausing) < STORM_PORTS and not (
+        received and _silent(max(received, key=lambda k: received[k]), ports)
+    ):
+        return None
+    if not received:
+        return None
+    source = max(received, key=lambda key: received[key])
+    return {
+        "paused_ports": len(pausing),
+        "source": source[0],
+        "entity": source[1],
+        "frames": received[source],
+        "carries_nothing": _silent(source, ports),
+        "ranking": [f"{s} {e}" for s, e in sorted(received, key=lambda key: -received[key])[:8]],
+        "words": f"{source[1]} receives most pauses: the host behind it does not drain. "
+                 "Use is low because ports are paused, not because there is room",
+    }  # fmt: skip
+
+
+def _silent(key: tuple[str, str], ports: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether what goes out to the host behind a port is nothing, or next to nothing."""
+    own = [
+        p
+        for p in ports
+        if (p["source"], p["entity"]) == key and p["direction"] == "out" and p["mean_bps"] is not None
+    ]
+    busiest = max((p["mean_bps"] for p in ports if p["mean_bps"] is not None), default=0.0)
+    return bool(own) and own[0]["mean_bps"] <= SILENT * max(own[0]["speed_bps"] or 0.0, busiest)

@@ -1,0 +1,23 @@
+"""Serve this node's counters, or print the file that does so anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinchpoint.watch.agent_file import agent_file
+from pinchpoint.watch.node.serve import main
+
+__all__ = ["agent_file", "from_terminal"]
+
+
+def from_terminal(*, print_file: bool, arguments: Sequence[str] = ()) -> int:
+    """``pinchpoint agent``: with ``--print`` the single file, else the agent itself.
+
+    Args:
+        print_file: print the file and end.
+        arguments: the agent's own flags: ``--host``, ``--port``, ``--hz``, ``--token env:NAME``, ``--port-glob``.
+    """
+    if print_file:
+        print(agent_file(), end="")
+        return 0
+    return main(list(arguments))
