@@ -67,6 +67,11 @@ def test_no_two_requests_of_a_run_share_their_first_block(dialect, seed, keys):
     assert len(set(blocks)) == len(keys)
 
 
+def test_a_rung_measured_again_gets_other_prompts():
+    one, again = (Prompts(IDS, 4, rung(3, 64, repeat)) for repeat in (0, 1))
+    assert not {one.prompt(n)[:80] for n in range(50)} & {again.prompt(n)[:80] for n in range(50)}
+
+
 @pytest.mark.parametrize("dialect", [*(ids(*each) for each in RANGES), TEXT])
 def test_many_in_a_row_over_rungs_and_seeds(dialect):
     blocks, later = set(), set()

@@ -14,68 +14,22 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
-from typing import Any, Literal
 
-from msgspec import DecodeError, Struct
+from msgspec import DecodeError
 
 from pinchpoint.vocab import ErrorKind, TokenSource, Warn
 from pinchpoint.wire.chunk import Choice, Chunk, Delta, fault_of, loads, read_chunk, said, tolerant_chunk
+from pinchpoint.wire.outcome import ABNORMAL, ENDS, Answer, Failure, Fault, How
 from pinchpoint.wire.plain import excerpt, read_plain
 from pinchpoint.wire.sse import MAX_EVENT_BYTES, Event, EventSplitter
-from pinchpoint.wire.tools import ToolCall, ToolCalls, bears_call
-from pinchpoint.wire.usage import cached_tokens, count_of, prompt_tokens
+from pinchpoint.wire.texts import Texts, printable
+from pinchpoint.wire.tools import ToolCall, bears_call
+from pinchpoint.wire.usage import TokenCount
 
 __all__ = ["ABNORMAL", "Answer", "AnswerReader", "How", "ToolCall"]
 
-How = Literal["clean", "reset", "timeout", "cancelled", "too_large", "not_http"]
-ABNORMAL = frozenset(
-    {"error", "abort", "aborted", "cancel", "cancelled", "canceled", "timeout", "failed", "failure"}
-)
 _NO_REASON = frozenset({"", "null", "none"})
 _HEARTBEATS = frozenset({b"ping", b"heartbeat", b"keepalive", b"keep-alive"})
-_ENDS: dict[str, tuple[ErrorKind, str]] = {
-    "clean": (ErrorKind.TRUNCATED, "the answer ended without finish_reason or [DONE]"),
-    "reset": (ErrorKind.CONNECTION_LOST, "the connection was lost in mid-answer"),
-    "timeout": (ErrorKind.TIMEOUT, "no byte came for longer than the limit"),
-    "cancelled": (ErrorKind.CANCELLED, "stopped by us"),
-    "too_large": (ErrorKind.TOO_LARGE, "an event, header or body was beyond the limit"),
-    "not_http": (ErrorKind.NOT_HTTP, "what came back is no HTTP/1.1 response"),
-}
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """What one request got. Times are those given to :meth:`AnswerReader.feed`, integer nanoseconds.
-
-    ``event_ns``, ``event_tokens`` and ``event_bytes`` have one entry per token-bearing event;
-    in ``event_tokens`` 0 stands for "unknown" (a token-bearing event carries one token at least).
-    """
-
-    ok: bool
-    error_kind: ErrorKind | None = None
-    error_message: str | None = None
-    error_code: int | str | None = None
-    finish_reason: str | None = None
-    text: str = ""  # of the first choice; empty unless keep_text
-    reasoning_text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()  # empty unless keep_text
-    first_token_ns: int | None = None
-    first_content_ns: int | None = None
-    last_token_ns: int | None = None
-    end_ns: int  # [DONE]; else the end of the body; else (finished, then left open or lost) the last event
-    output_tokens: int | None = None  # None: one JSON body without usage
-    output_tokens_source: TokenSource = TokenSource.EVENTS
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    usage: dict[str, Any] | None = None  # the last believable one
-    saw_done: bool = False
-    json_events: int = 0  # [DONE] excluded
-    token_events: int = 0
-    token_ordinals: tuple[int, ...] = ()  # which JSON events bore tokens, from 0; empty unless keep_text
-    first_event_tokens: int | None = None  # k of TPOT's N − k, where known
-    warnings: tuple[Warn, ...] = ()  # in the order of Warn
-    event_ns: array[int]  # array('q')
-    event_tokens: array[int]  # array('i'), 0 = unknown
-    event_bytes: array[int]  # array('i'), bytes of the event, comments before it in its block included
 
 
 class AnswerReader:
@@ -103,26 +57,18 @@ class AnswerReader:
         self._splitter = EventSplitter(max_event_bytes)
         self._saw_done = False
         self._finish_reason: str | None = None
-        self._fault: tuple[str | None, int | str | None] | None = None  # first in-band error: message, code
+        self._fault: Fault | None = None  # first in-band error: message, code
         self._unreadable: bytes | None = None  # first data that is no JSON
         self._bare = bytearray()  # lines without a field name: a JSON or HTML body
         self._overrun = False
         self._unterminated = False
         self._json_events = 0
         self._last_ns: int | None = None  # of the last JSON event
-        self._usage: dict[str, Any] | None = None  # last believable
-        self._any_usage: dict[str, Any] | None = None  # last, believable or not
-        self._usage_doubted = False
-        self._timings: Any = None
+        self._tokens = TokenCount()
         self.event_ns = array("q")
         self._event_bytes = array("i")
-        self._event_tokens = array("i")  # filled lazily: shorter than event_ns until usage comes
-        self._counted = 0  # completion_tokens at the token-bearing event number _counted_at
-        self._counted_at = 0
         self._ordinals: list[int] = []
-        self._texts: dict[int, list[str]] = {}
-        self._reasonings: dict[int, list[str]] = {}
-        self._calls = ToolCalls()
+        self._texts = Texts()
 
     @property
     def token_events(self) -> int:
@@ -179,11 +125,13 @@ class AnswerReader:
                 self._event(t_ns, event)
             self._overrun = self._overrun or self._splitter.overrun
             plain = self._read_whole(t_ns)
-        tokens = self._output_tokens(plain)
-        kind, message, code = self._failure(how, plain, tokens)
+        tokens = self._tokens.total(self.token_events)
+        if tokens is None and not plain:
+            tokens = self.token_events
+        failure = self._failure(how, plain, tokens)
         finished = self._finish_reason is not None and how != "clean"
         end_ns = self._last_ns if (self._saw_done or finished) and self._last_ns is not None else t_ns
-        return self._answer(end_ns, plain, tokens, kind, message, code)
+        return self._answer(end_ns, plain, tokens, failure)
 
     # -- events --------------------------------------------------------------------------------------
 
@@ -243,7 +191,7 @@ class AnswerReader:
             if choice.finish_reason or choice.error:
                 self._choice_ends(choice)
             if self._keep_text:
-                self._keep(choice)
+                self._texts.keep(choice)
         if bears:
             self.event_ns.append(t_ns)
             self._event_bytes.append(size)
@@ -257,9 +205,9 @@ class AnswerReader:
     def _beside(self, chunk: Chunk, bears: bool, data: bytes) -> None:
         """What an event carries beside its choices."""
         if chunk.usage:
-            self._count(chunk.usage, bears)
+            self._tokens.take(chunk.usage, len(self.event_ns), bears)
         if chunk.timings:
-            self._timings = chunk.timings
+            self._tokens.timings = chunk.timings
         if data and self._fault is None and (chunk.error or not chunk.choices):
             self._fault = fault_of(loads(data))
 
@@ -269,39 +217,6 @@ class AnswerReader:
         reason = choice.finish_reason
         if reason and reason.lower() not in _NO_REASON and self._finish_reason not in ABNORMAL:
             self._finish_reason = reason
-
-    def _keep(self, choice: Choice) -> None:
-        delta = choice.delta
-        text = choice.text or (delta.content if delta is not None else None)
-        if text:
-            self._texts.setdefault(choice.index, []).append(text)
-        if delta is None:
-            return
-        reasoning = delta.reasoning_content or delta.reasoning
-        if reasoning:
-            self._reasonings.setdefault(choice.index, []).append(reasoning)
-        if delta.tool_calls or delta.function_call:
-            self._calls.add(delta.tool_calls or delta.function_call)
-
-    def _count(self, usage: Any, bears: bool) -> None:
-        """Usage of any event. Sent with every event it tells how many tokens each one carried."""
-        if not isinstance(usage, dict):
-            self._usage_doubted = True
-            return
-        self._any_usage = usage
-        said_count = usage.get("completion_tokens")
-        count, events = count_of(said_count), len(self.event_ns)
-        if count is None or count < events:
-            self._usage_doubted = self._usage_doubted or said_count is not None
-            return
-        self._usage = usage
-        if bears:
-            tokens = self._event_tokens
-            if len(tokens) < events - 1:
-                tokens.frombytes(bytes(tokens.itemsize * (events - 1 - len(tokens))))
-            known = self._counted_at == events - 1 and count > self._counted
-            tokens.append(count - self._counted if known else 0)
-            self._counted, self._counted_at = count, events
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -320,23 +235,12 @@ class AnswerReader:
         for choice in plain.choices:
             if choice.finish_reason or choice.error:
                 self._choice_ends(choice)
-            self._keep(choice)
+            self._texts.keep(choice)
         if plain.usage:
-            self._count(plain.usage, False)
+            self._tokens.take(plain.usage, 0, False)
         return True
 
-    def _output_tokens(self, plain: bool) -> int | None:
-        events = len(self.event_ns)
-        if self._usage is not None:
-            count: int = self._usage["completion_tokens"]
-            if count >= events:
-                return count
-            self._usage, self._usage_doubted = None, True  # it was overtaken by later events
-        return None if plain else events
-
-    def _failure(
-        self, how: How, plain: bool, tokens: int | None
-    ) -> tuple[ErrorKind | None, str | None, int | str | None]:
+    def _failure(self, how: How, plain: bool, tokens: int | None) -> Failure:
         if not 200 <= self.status < 300:
             message, code = self._fault or (excerpt(bytes(self._bare) or self._unreadable or b""), None)
             kind = ErrorKind.RATE_LIMITED if self.status == 429 else ErrorKind.HTTP_STATUS
@@ -346,69 +250,55 @@ class AnswerReader:
         if self._finish_reason is not None and self._finish_reason.lower() in ABNORMAL:
             return ErrorKind.IN_BAND, f"finish_reason {self._finish_reason!r}", None
         if self._overrun or how in ("too_large", "not_http"):
-            return *_ENDS["too_large" if self._overrun else how], None
+            return *ENDS["too_large" if self._overrun else how], None
         odd = self._unreadable or (bytes(self._bare) if not self._json_events else b"")
         if not self._saw_done and self._finish_reason is None and not plain:
             if how == "clean" and (odd or self._html):
                 return ErrorKind.NOT_JSON, excerpt(odd) or "the body is empty", None
-            return *_ENDS[how], None
+            return *ENDS[how], None
         if self._unreadable is not None:
             return ErrorKind.NOT_JSON, excerpt(self._unreadable), None
-        if not tokens and not (tokens is None and self._said_anything()):
+        if not tokens and not (tokens is None and self._texts.any):
             return ErrorKind.NO_TOKENS, None, None
         return None, None, None
-
-    def _said_anything(self) -> bool:
-        return bool(self._texts or self._reasonings or self._calls)
 
     def _warnings(self, ok: bool, plain: bool, tokens: int | None) -> tuple[Warn, ...]:
         events = len(self.event_ns)
         found = {
-            Warn.NO_USAGE: self._usage is None and not self._usage_doubted,
+            Warn.NO_USAGE: self._tokens.usage is None and not self._tokens.doubted,
             Warn.NO_DONE: ok and not self._saw_done and not plain,
             Warn.NO_FINISH_REASON: ok and self._finish_reason is None,
             Warn.NOT_STREAMED: plain,
-            Warn.TOKENS_PER_EVENT: self._usage is not None and events > 0 and tokens != events,
+            Warn.TOKENS_PER_EVENT: self._tokens.usage is not None and events > 0 and tokens != events,
             Warn.LAST_EVENT_UNTERMINATED: self._unterminated,
-            Warn.USAGE_CONTRADICTS: self._usage_doubted,
+            Warn.USAGE_CONTRADICTS: self._tokens.doubted,
             Warn.NO_TOKEN_EVENT: ok and events == 0 and not plain,
         }
         return tuple(warning for warning, holds in found.items() if holds)
 
-    def _answer(
-        self,
-        end_ns: int,
-        plain: bool,
-        tokens: int | None,
-        kind: ErrorKind | None,
-        message: str | None,
-        code: int | str | None,
-    ) -> Answer:
-        events = len(self.event_ns)
-        event_tokens = self._event_tokens
-        if self._usage is not None and tokens == events:
-            event_tokens = array("i", [1]) * events  # each carries one at least, and they add up
-        elif len(event_tokens) < events:
-            event_tokens.frombytes(bytes(event_tokens.itemsize * (events - len(event_tokens))))
-        usage = self._usage or self._any_usage or {}
+    def _answer(self, end_ns: int, plain: bool, tokens: int | None, failure: Failure) -> Answer:
+        kind, message, code = failure
+        events, texts = len(self.event_ns), self._texts
+        event_tokens = self._tokens.each(events)
+        prompt, cached = self._tokens.prompt()
         return Answer(
             ok=kind is None,
             error_kind=kind,
-            error_message=_clean(message)[:500] if message else None,
-            error_code=_clean(code) if isinstance(code, str) else code,
+            error_message=printable(message)[:500] if message else None,
+            error_code=printable(code) if isinstance(code, str) else code,
             finish_reason=self._finish_reason,
-            text=_first(self._texts) if self._keep_text else "",
-            reasoning_text=_first(self._reasonings) if self._keep_text else "",
-            tool_calls=self._calls.merged() if self._keep_text else (),
+            text=texts.content if self._keep_text else "",
+            reasoning_text=texts.reasoning if self._keep_text else "",
+            tool_calls=texts.calls if self._keep_text else (),
             first_token_ns=self.first_token_ns,
             first_content_ns=self._first_content_ns,
             last_token_ns=self.event_ns[-1] if events else None,
             end_ns=end_ns,
             output_tokens=tokens,
-            output_tokens_source=TokenSource.EVENTS if self._usage is None else TokenSource.USAGE,
-            prompt_tokens=prompt_tokens(usage),
-            cached_tokens=cached_tokens(usage, self._timings),
-            usage=self._usage,
+            output_tokens_source=TokenSource.EVENTS if self._tokens.usage is None else TokenSource.USAGE,
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            usage=self._tokens.usage,
             saw_done=self._saw_done,
             json_events=self._json_events,
             token_events=events,
@@ -424,12 +314,3 @@ class AnswerReader:
 def _calls(delta: Delta) -> bool:
     calls = delta.tool_calls or delta.function_call
     return bool(calls) and bears_call(calls)
-
-
-def _first(texts: dict[int, list[str]]) -> str:
-    return _clean("".join(texts[min(texts)])) if texts else ""
-
-
-def _clean(text: str) -> str:
-    """Without lone surrogates, which no file would take."""
-    return text.encode("utf-8", "replace").decode()
