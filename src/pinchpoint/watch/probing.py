@@ -114,7 +114,7 @@ def _probe(spec: Spec, seconds: float) -> SourceReport:
 
 def _report(
     spec: Spec,
-    found: object,
+    found: Found,
     changes: Changes,
     times: list[int],
     cpu: int,
