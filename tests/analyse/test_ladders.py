@@ -225,7 +225,7 @@ def pause(cause, length=200.0):
 
 def test_prompts_are_not_blamed_for_pauses_without_them():
     loaded = mixed(0.3, pauses=[pause("unattributed")], pause_count=40, pause_share=0.3, pause_share_unprompted=0.29,
-                   pause_causes={"unattributed": 40})  # fmt: skip
+                   pause_share_unattributed=0.29, pause_causes={"unattributed": 40})  # fmt: skip
     found = together([loaded])
     assert found.verdict.cause == "pauses without prompts"
     assert "29 % of the window" in found.verdict.sentence
@@ -240,3 +240,17 @@ def test_what_a_smaller_chunk_would_and_would_not_do():
     assert "shorten the longest pause (1.3 s)" in chunk.claim
     assert "hardly change the 30 % of decode time lost" in chunk.claim
     assert chunk.evidence == ["the prompts are 30 % of what prefill alone could do: that work stays"]
+
+
+def test_a_short_host_is_no_engine():
+    """Pauses that host pressure explains are not laid at the engine's door."""
+    rungs = ladder([(8, 200)], pause_count=40, pause_share=0.3, pause_share_unprompted=0.3, pause_share_unattributed=0.0,
+                   pause_causes={"host pressure": 40}, host_pressure=0.95)  # fmt: skip
+    found = together(rungs)
+    by = {h.cause: h for h in found.verdict.hypotheses}
+    assert by["pauses without prompts"].state == "cleared"
+    assert by["host pressure"].state == "contributes"
+    assert "40 pauses came with it" in by["host pressure"].words
+    assert any("short of CPU" in limit for limit in found.verdict.limits)
+    (claim,) = [f for f in found.findings if f.id == "pauses.decode-alone"]
+    assert claim.claim.endswith("; 40 host pressure, host pressure up to 95 %")

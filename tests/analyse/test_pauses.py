@@ -168,9 +168,11 @@ def test_caused_only_where_decode_alone_does_not_pause():
     assert causes(mixed, decode_alone(prompts=((1000.0, 50.0),))) == {
         "prefill": 3
     }  # its own prompts do not count
-    restless = decode_alone(extra_stop=300.0)
+    restless = decode_alone(extra_stop=300.0)  # as long as those of mixed load, without a prompt
     assert restless.pause_causes == {"unattributed": 1}
     assert causes(mixed, restless) == {"coincides with prefill": 3}
+    # Hiccups far shorter than the pauses of mixed load are no argument against it.
+    assert causes(mixed, decode_alone(extra_stop=60.0)) == {"prefill": 3}
     pauses = next(r for r in together([mixed, decode_alone()]).rungs if r.profile == "mixed").pauses
     assert {p.cause for p in pauses} == {"prefill"}
 
@@ -207,6 +209,14 @@ def test_client_lag_comes_before_prompts():
     late = gauge("client", "worker-0", "loop_lag", "ns", [(1100.0, 0), (1250.0, 200 * MS), (1400.0, 0)])
     found = frozen(samples=samples_of(late))
     assert found.pause_causes == {"client lag": 1, "coincides with prefill": 2}
+    assert found.pause_share_client == pytest.approx(210 / 4600)
+    assert found.client.limited is False  # under 5 % of the window
+    late = gauge(
+        "client", "worker-0", "loop_lag", "ns", [(t, 200 * MS) for t in (1100.0, 1250.0, 2250.0, 4000.0)]
+    )
+    found = frozen(samples=samples_of(late))
+    assert found.client.limited is True
+    assert "its own lag explains pauses of" in found.client.reasons[-1]
 
 
 def test_once_per_batch_size_is_a_compile():

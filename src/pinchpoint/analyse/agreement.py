@@ -28,7 +28,7 @@ def little(rung: RungView) -> float | None:
     if abs(value - 1) > LITTLE:
         rung.notes.append(
             f"Little's law gives {value:.2f} of the number in flight: the rung disagrees with itself "
-            "(failures, a short window, or time between an answer's end and the next send)"
+            "(failures, slots left out of the latencies, a short window, or time between an end and the next send)"
         )
     return value
 

@@ -7,10 +7,9 @@ import numpy as np
 from pinchpoint.analyse.causes import LAG, in_ns
 from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import ClientView, Stats
-from pinchpoint.analyse.latency import Latencies
 from pinchpoint.analyse.stats import MIN_N_P99, quantile
-from pinchpoint.analyse.tables import Floats, RungTables, Series
-from pinchpoint.analyse.window import Window
+from pinchpoint.analyse.tables import Floats, Series
+from pinchpoint.analyse.view import RungView
 from pinchpoint.units import MILLISECOND
 
 __all__ = ["GENERATOR_LATE_MS", "client_view"]
@@ -19,26 +18,29 @@ BUSY = 0.9  # of one core, mean over the window
 NEAR_CEILING = 0.7
 TAIL = 0.5  # lag of this share of the p99 gap could make the tail
 LAG_MATTERS_MS = 5.0  # below this no tail is blamed on the client
+PAUSED = 0.05  # of the window, in pauses that its own lag explains
 GENERATOR_LATE_MS = 10.0  # open loop: a schedule kept within this is kept
 
 
-def client_view(
-    tables: RungTables, window: Window, found: Latencies, gap: Stats | None, events_s: float | None,
-    in_flight_mean: float, ceiling: float | None, refused: dict[str, str],
-) -> ClientView:  # fmt: skip
-    """Lag, CPU, and whether either could be what was measured. ``limited`` is None without any sample."""
-    lag = _together(_inside(tables, window, *LAG, time=True))
-    cpu = [float(s.value.mean()) for s in _inside(tables, window, "cpu")]
-    lag_p99, lag_max = _tail(lag, refused)
-    busiest = max(cpu, default=None)
-    delay = np.sort(found.present("delay")) / MILLISECOND
+def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> ClientView:
+    """Lag, CPU, and whether either could be what was measured. ``limited`` is None without any sample.
+
+    ``paused`` is the share of the window in pauses that the client's own lag explains.
+    """
+    ceiling, closed = rung.context.client_ceiling, rung.tables.facts.closed
+    lag = _together(_inside(rung, *LAG, time=True))
+    busiest = max((float(s.value.mean()) for s in _inside(rung, "cpu")), default=None)
+    lag_p99, lag_max = _tail(lag, rung.refused)
+    delay = np.sort(rung.latency.present("delay")) / MILLISECOND
     late = quantile(delay, 0.99) if len(delay) else None
-    reasons = _reasons(lag_p99, busiest, gap, events_s, ceiling)
-    if not tables.facts.closed and late is not None and late > GENERATOR_LATE_MS:
+    reasons = _reasons(lag_p99, busiest, gap, _events_s(rung), ceiling)
+    if paused is not None and paused >= PAUSED:
+        reasons.append(f"its own lag explains pauses of {percent(paused)} of the window")
+    if not closed and late is not None and late > GENERATOR_LATE_MS:
         reasons.append(f"requests were sent up to {late:.0f} ms (p99) after they were due: generator limited")
     watched = len(lag) > 0 or busiest is not None or ceiling is not None
     if not watched:
-        refused["client"] = "the load generator left no samples of itself"
+        rung.refused["client"] = "the load generator left no samples of itself"
     return ClientView(
         lag_p99_ms=lag_p99,
         lag_max_ms=lag_max,
@@ -46,8 +48,12 @@ def client_view(
         limited=bool(reasons) if watched or reasons else None,
         reasons=reasons,
         sent_delay_p99_ms=late,
-        in_flight_mean=in_flight_mean,
+        in_flight_mean=rung.in_flight,
     )
+
+
+def _events_s(rung: RungView) -> float:
+    return float(rung.window.holds(rung.tables.arrivals.t).sum()) / rung.window.seconds
 
 
 def _reasons(
@@ -76,8 +82,8 @@ def _tail(lag: Floats, refused: dict[str, str]) -> tuple[float | None, float | N
     return quantile(ascending, 0.99), float(ascending[-1])
 
 
-def _inside(tables: RungTables, window: Window, *metrics: str, time: bool = False) -> list[Series]:
-    samples, found = tables.samples, []
+def _inside(rung: RungView, *metrics: str, time: bool = False) -> list[Series]:
+    samples, window, found = rung.tables.samples, rung.window, []
     for series in samples.series("client", *metrics).values():
         keep = window.holds(series.t)
         if keep.any():

@@ -186,6 +186,10 @@ class RungReading(msgspec.Struct, frozen=True, kw_only=True):
     pause_count: int | None = None
     pause_share: float | None = None  # of the window, union of pauses
     pause_share_unprompted: float | None = None  # the same without pauses that coincide with any prompt
+    pause_share_unattributed: float | None = (
+        None  # of those, what neither client lag nor host pressure explains
+    )
+    pause_share_client: float | None = None  # what the client's own lag explains
     prompts_waiting_share: float | None = None  # of the window: some prompt had no first token yet
     pause_causes: dict[str, int] = {}  # over all pauses, not only those listed
     ranks_seen: int | None = None  # groups of streams that tick on their own

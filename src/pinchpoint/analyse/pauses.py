@@ -87,6 +87,8 @@ class PauseTables(msgspec.Struct, frozen=True):
     count: int
     share: float  # of the window: their union
     alone_share: float  # the same without those that coincide with prefill or with own prompts
+    unattributed_share: float  # of those, what neither the client nor the host explains
+    lag_share: float  # what the client's own lag explains
     waiting_share: float  # share of the window in which some prompt waited: what coincidence means
     causes: dict[str, int]
     notes: list[str]
@@ -213,6 +215,8 @@ def _summary(pauses: list[Pause], prompts: Prompts, window: Window) -> PauseTabl
     start, end = window.start_ns, window.end_ns
     length = max(1, end - start)
     alone = [p for p in pauses if not p.coincides_with_prefill and p.cause not in (OWN_PROMPTS, PREFILL)]
+    unexplained = [p for p in alone if p.cause not in ("client lag", "host pressure")]
+    lagged = [p for p in pauses if p.cause == "client lag"]
     waiting = prompts.waited(start, end)
     notes = []
     if pauses and waiting > 0.9:
@@ -222,9 +226,17 @@ def _summary(pauses: list[Pause], prompts: Prompts, window: Window) -> PauseTabl
             f"{ended} of {len(pauses)} pauses ended with a first token"
         )
     longest = sorted(pauses, key=lambda p: -p.length_ms)[:KEPT]
-    return PauseTables(longest, len(pauses), union_ns(pauses, start, end) / length,
-                       union_ns(alone, start, end) / length, waiting,
-                       dict(Counter(p.cause for p in pauses)), notes)  # fmt: skip
+    return PauseTables(
+        pauses=longest,
+        count=len(pauses),
+        share=union_ns(pauses, start, end) / length,
+        alone_share=union_ns(alone, start, end) / length,
+        unattributed_share=union_ns(unexplained, start, end) / length,
+        lag_share=union_ns(lagged, start, end) / length,
+        waiting_share=waiting,
+        causes=dict(Counter(p.cause for p in pauses)),
+        notes=notes,
+    )
 
 
 def union_ns(pauses: list[Pause], start: int, end: int) -> int:

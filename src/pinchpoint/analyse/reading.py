@@ -8,22 +8,16 @@ import msgspec
 
 from pinchpoint.analyse.ceiling import ceilings, with_gains
 from pinchpoint.analyse.context import context_of
-from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.control import with_causes
 from pinchpoint.analyse.findings import Findings, RungReading
-from pinchpoint.analyse.pauses import PREFILL
 from pinchpoint.analyse.rung import read_rung
 from pinchpoint.analyse.said import findings_of
 from pinchpoint.analyse.tables import RungFacts, load_rung, rungs_of
 from pinchpoint.analyse.verdict import verdict
 from pinchpoint.errors import RecordError
-from pinchpoint.plan.model import Profile
 from pinchpoint.record.folder import RunFolder
 
 __all__ = ["read_latest", "read_run", "read_rung", "together"]
-
-# Decode alone may pause for this share of the time, or this share of what mixed load does, before its pauses
-# stop being an argument that prompts cause those of mixed load.
-QUIET, QUIET_SHARE = 0.005, 0.05
 
 
 def read_run(folder: RunFolder) -> Findings:
@@ -66,36 +60,7 @@ def read_latest(folder: RunFolder, rung: int) -> RungReading:
 
 def together(readings: Sequence[RungReading]) -> Findings:
     """Findings from rungs that were read one by one: gains, causes, ceilings, claims and the verdict."""
-    rungs = with_gains(_with_causes(sorted(readings, key=lambda r: r.rung)))
+    rungs = with_gains(with_causes(sorted(readings, key=lambda r: r.rung)))
     found = Findings(rungs=rungs, ceilings=ceilings(rungs))
     found = msgspec.structs.replace(found, findings=findings_of(found))
     return msgspec.structs.replace(found, verdict=verdict(found))
-
-
-def _with_causes(readings: Sequence[RungReading]) -> list[RungReading]:
-    """Pauses of mixed load that coincide with prefill are caused by it where decode alone does not pause."""
-    alone = [r for r in readings if _kind(r) == "decode" and r.valid and r.pause_count is not None]
-    if not alone:
-        return list(readings)
-    own = sum((r.pause_share_unprompted or 0.0) * (r.window_s or 0.0) for r in alone)
-    own /= max(1e-9, sum(r.window_s or 0.0 for r in alone))
-    return [_caused(r, own) if _kind(r) == "mixed" and r.pauses else r for r in readings]
-
-
-def _caused(reading: RungReading, own: float) -> RungReading:
-    if own > max(QUIET, QUIET_SHARE * (reading.pause_share or 0.0)):
-        note = f"decode alone pauses for {percent(own)} of its time without prompts: pauses here coincide, no more is said"
-        return msgspec.structs.replace(reading, notes=[*reading.notes, note])
-    pauses = [
-        msgspec.structs.replace(p, cause="prefill") if p.cause == PREFILL and p.coincides_with_prefill else p
-        for p in reading.pauses
-    ]
-    counted = dict(reading.pause_causes)
-    counted["prefill"] = counted.pop(PREFILL, 0)
-    return msgspec.structs.replace(
-        reading, pauses=pauses, pause_causes={cause: n for cause, n in counted.items() if n}
-    )
-
-
-def _kind(reading: RungReading) -> str:
-    return "mixed" if reading.why == "trace" else Profile(reading.profile, reading.isl, reading.osl).kind

@@ -13,7 +13,7 @@ from pinchpoint.analyse.client import client_view
 from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.convoy import CONVOY, convoy_index, rate_interval, stationarity
 from pinchpoint.analyse.figures import percent
-from pinchpoint.analyse.findings import RungReading, Stats
+from pinchpoint.analyse.findings import RungReading
 from pinchpoint.analyse.isolation import cached_share, isolation, length_drift
 from pinchpoint.analyse.latency import latency_notes, served_tokens
 from pinchpoint.analyse.stalling import gap_fields
@@ -46,7 +46,7 @@ def read_rung(tables: RungTables, context: Context) -> RungReading:
         **_rates(rung),
         **_latencies(rung),
         **decode,
-        **_checks(rung, decode.get("gap_ms")),
+        **_checks(rung, decode),
     }
     return RungReading(**_identity(tables), **fields, refused=rung.refused, notes=rung.notes)
 
@@ -184,7 +184,7 @@ def _latencies(rung: RungView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _checks(rung: RungView, gap: Stats | None) -> dict[str, Any]:
+def _checks(rung: RungView, decode: dict[str, Any]) -> dict[str, Any]:
     tables, context, refused, found = rung.tables, rung.context, rung.refused, rung.latency
     cached = cached_share(tables, rung.ok)
     if cached is None:
@@ -196,7 +196,6 @@ def _checks(rung: RungView, gap: Stats | None) -> dict[str, Any]:
     index, why = convoy_index(rung.ends, rung.in_flight, rung.window)
     if index is None:
         refused["convoy"] = why
-    events = float(rung.window.holds(tables.arrivals.t).sum()) / rung.window.seconds
     pressure = Witnesses.of(tables.samples).pressure_shares(rung.window.start_ns, rung.window.end_ns)
     return {
         "isolation": isolation(tables, rung.ok, found, cached, context.ranks),
@@ -204,6 +203,6 @@ def _checks(rung: RungView, gap: Stats | None) -> dict[str, Any]:
         "convoy_index": index,
         "convoy": None if index is None or tables.facts.kind == "prefill" else index >= CONVOY,
         "little": little(rung),
-        "client": client_view(tables, rung.window, found, gap, events, rung.in_flight, context.client_ceiling, refused),
+        "client": client_view(rung, decode.get("gap_ms"), decode.get("pause_share_client")),
         "host_pressure": max(pressure, default=None),
     }  # fmt: skip

@@ -101,7 +101,13 @@ def _pauses(rung: RungView, pace: float | None) -> dict[str, Any]:
     if rung.context.prefill_ceiling is None and found.count:
         rung.refused["pauses.token_equivalent"] = "no prefill-only rung in this run"
     return {
-        "pauses": found.pauses, "pause_count": found.count, "pause_share": found.share,
-        "pause_share_unprompted": found.alone_share, "prompts_waiting_share": found.waiting_share,
-        "pause_causes": found.causes, "ranks_seen": None if note else int(groups.max(initial=-1)) + 1,
-    }  # fmt: skip
+        "pauses": found.pauses,
+        "pause_count": found.count,
+        "pause_share": found.share,
+        "pause_share_unprompted": found.alone_share,
+        "pause_share_unattributed": found.unattributed_share,
+        "pause_share_client": found.lag_share,
+        "prompts_waiting_share": found.waiting_share,
+        "pause_causes": found.causes,
+        "ranks_seen": None if note else int(groups.max(initial=-1)) + 1,
+    }

@@ -107,6 +107,12 @@ def _limits(found: Findings) -> list[str]:
         limits.append(
             f"{len(whole)} of {len(found.rungs)} rungs had no steady window: their rates hold ramp and drain"
         )
+    pressed = [r for r in found.rungs if (r.host_pressure or 0.0) >= 0.5]
+    if pressed:
+        limits.append(
+            f"the load generator's host was short of CPU in {len(pressed)} rungs (up to "
+            f"{percent(max(r.host_pressure or 0.0 for r in pressed))} of the time): short pauses may be its doing"
+        )
     unsettled = [r for r in found.rungs if r.stationary is False]
     if unsettled:
         limits.append(f"{len(unsettled)} rungs were not steady: {_changes(unsettled)}")

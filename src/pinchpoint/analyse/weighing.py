@@ -1,0 +1,30 @@
+"""What every hypothesis is said with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
+from pinchpoint.analyse.ladders import kind_of
+
+__all__ = ["State", "Weigh", "label", "reason", "undecided"]
+
+State = Literal["binds", "contributes", "not decided", "cleared"]
+Weigh = Callable[[Findings], Hypothesis]
+
+
+def undecided(cause: str, why: str, would: str) -> Hypothesis:
+    """A cause that this run cannot decide, why, and what would."""
+    return Hypothesis(cause=cause, state="not decided", words=why, would_decide=would)
+
+
+def label(r: RungReading) -> str:
+    """``mixed 4096/512 at concurrency 32``."""
+    level = f"concurrency {r.concurrency}" if r.rate is None else f"{r.rate:g} requests/s"
+    return f"{r.profile} {r.isl}/{r.osl} at {level}"
+
+
+def reason(found: Findings, kind: str, key: str) -> str | None:
+    """Why the first rung of a kind refused a number."""
+    return next((r.refused[key] for r in found.rungs if kind_of(r) == kind and key in r.refused), None)
