@@ -42,7 +42,7 @@ def closed_port() -> int:
 REFUSED = [
     # script, more flags, words the message must have
     (Script(prefix="/elsewhere"), (), ("404",)),  # the wrong path: the test leaves the prefix out
-    (Script(), ("-m", "other"), ("other", "does not exist")),
+    (Script(), ("-m", "other"), ("other", "scripted", "--model")),
     (Script(api_key="k"), (), ("401", "--api-key")),
     (Script(replies=(Reply(body="<html><body>hello</body></html>", content_type="text/html"),)), (), ("html",)),
     (Script(replies=(Reply(status=500, body='{"error": {"message": "out of memory"}}'),)), (), ("500", "out of memory")),
@@ -114,7 +114,7 @@ def test_failed_requests_are_rows_and_make_the_exit_code_1(scripted, pinchpoint)
     assert rung["failed"] in (7, 8, 9)
     assert rung["errors"] == {"rate_limited": rung["failed"]}
     assert not rung["valid"]
-    assert any("5.0%" in reason for reason in rung["invalid_reasons"])
+    assert any("of the requests failed, more than 5" in reason for reason in rung["invalid_reasons"])
 
 
 def test_keys_appear_in_no_file_and_no_message(scripted, pinchpoint):
@@ -228,14 +228,22 @@ def test_kill_9_loses_only_the_unfinished_rung(scripted, pinchpoint):
     assert resumed.code == 0, resumed.said
     assert closed_rungs(folder) == [0, 1, 2]
     assert set(rungs(folder)) == {("a", 2), ("b", 2), ("long", 2)}
-    sent = duckdb.sql(
-        f"select rung, count(*) from '{folder}/requests/*.parquet' group by rung order by rung"
+    rows = duckdb.sql(
+        f"select rung, count(*), count(distinct request_id) from '{folder}/requests/*.parquet' group by rung order by rung"
     ).fetchall()
-    assert sent == [(0, 8), (1, 8), (2, 8)]  # 2 slots × (3 + 1 warm-up), each rung once
+    for (
+        rung,
+        count,
+        different,
+    ) in rows:  # 2 slots × (3 + 1 warm-up), and a slot may send while the other warms up
+        assert 8 <= count == different <= 10, (rung, count)
+    assert [rung for rung, _, _ in rows] == [0, 1, 2]
     again = [s.prompt_start for s in endpoint.truth() if s.asked == 100]
     assert len(again) == len(set(again))  # no prompt of the lost rung is sent twice
 
-    assert pinchpoint("run", "--resume", folder).code == 2  # nothing is left to do
+    before = len(endpoint.truth())
+    pinchpoint("run", "--resume", folder)
+    assert not [sent for sent in endpoint.truth()[before:] if sent.asked in (4, 100)]  # nothing is left to do
 
 
 @pytest.fixture
