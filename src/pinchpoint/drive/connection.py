@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pinchpoint.units import now_ns, show_duration
+from pinchpoint.units import SECOND, now_ns, show_duration
 from pinchpoint.vocab import ErrorKind
 from pinchpoint.wire.answer import Answer, AnswerReader, How
 from pinchpoint.wire.http1 import ResponseReader
@@ -27,6 +27,7 @@ _MOST_BYTES = 32 << 10
 _SHORT = 8  # a read this short may be a piece of an end marker that was cut
 _LAST_CHUNK = b"0\r\n\r\n"
 _DONE = b"[DONE]"
+_KEEP_ALIVE_MARGIN_S = 0.5
 
 
 class Tally:
@@ -138,6 +139,11 @@ class Connection(asyncio.Protocol):
             self._fail(self.sent_ns, ErrorKind.CONNECTION_LOST, "the connection was lost", stale=True)
         return reply
 
+    def expired(self, now: int) -> bool:
+        """Idle for nearly as long as the server said it would wait (``Keep-Alive: timeout=5``)."""
+        limit_s = self._response.keep_alive_s if self._response is not None else None
+        return limit_s is not None and now - self._last_read_ns > (limit_s - _KEEP_ALIVE_MARGIN_S) * SECOND
+
     async def settle(self, limit_s: float) -> bool:
         """Wait for the end of the message, which may come a moment after the end of the answer.
 
@@ -203,25 +209,31 @@ class Connection(asyncio.Protocol):
             self._eager = events == 0
 
     def _read(self, pending: list[tuple[int, bytes]], response: ResponseReader) -> None:
-        last = self._last_read_ns
-        streaming = not self._eager
+        last, longest = self._last_read_ns, self.tally.longest_gap_ns
+        if self._eager:
+            longest = 1 << 62  # a wait for the first token is no gap
         answer = self._answer
         for t, data in pending:
-            if streaming and t - last > self.tally.longest_gap_ns:
-                self.tally.longest_gap_ns = t - last
-            self._last_read_ns = last = t
+            if t - last > longest:
+                self.tally.longest_gap_ns = longest = t - last
+            last = t
             pieces = response.feed(data)
-            if answer is None and response.status is not None:
-                kind = response.headers.get("content-type")
-                answer = self._answer = AnswerReader(kind, status=response.status)
+            if answer is None:
+                if response.status is not None:
+                    kind = response.headers.get("content-type")
+                    answer = self._answer = AnswerReader(kind, status=response.status)
+                elif response.failure is None:
+                    continue
             if answer is not None:
                 for piece in pieces:
                     answer.feed(t, piece)  # ignores what comes after the end of the answer
                 if answer.ended or response.complete:
                     self._answered(t, "clean")
             if response.failure is not None:
+                self._last_read_ns = last
                 self._broken(t, response.failure, response.failure_text)
                 return
+        self._last_read_ns = last
         if response.complete:
             self._message_over(response)
 

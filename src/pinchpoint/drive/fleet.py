@@ -34,6 +34,7 @@ __all__ = ["Fleet", "open_fleet"]
 
 _HEAD_START_NS = 30 * MILLISECOND  # from the Start order to the start itself: a line's way into a busy worker
 _POLL_S = 0.1
+_TELL_S = 0.25
 _SILENCE_S = 60.0  # a driving worker reports three times a second; this long without a word, it hangs
 _END_S = 5.0
 
@@ -72,7 +73,8 @@ class _Worker:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._inbox.put((self.number, _ANSWERS.decode(line)))
+            with contextlib.suppress(msgspec.DecodeError):  # a library's own words, or a line cut by a kill
+                self._inbox.put((self.number, _ANSWERS.decode(line)))
         self._inbox.put((self.number, None))
 
     def alive(self) -> bool:
@@ -180,6 +182,7 @@ class _Run:
         self._latest: dict[int, Progress] = {}
         self._done: dict[int, WorkerDone] = {}
         self._cancels_told = 0
+        self._told = 0.0
         self._crippled = False
 
     def drive(self) -> RungDone:
@@ -215,7 +218,8 @@ class _Run:
                 self._give_up(answer)
             case Progress():
                 self._latest[number] = answer
-                if number == min(self._latest):
+                if worker.heard - self._told >= _TELL_S:
+                    self._told = worker.heard
                     self._on_progress(Progress.together(list(self._latest.values())))
             case Ready():
                 for times, more in zip(self._connects, answer.connect_ns, strict=True):

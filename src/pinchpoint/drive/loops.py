@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from pinchpoint.drive.pacer import Offsets
@@ -53,7 +53,9 @@ class ClosedLoop:
         """Until every slot has ended its last request."""
         if self._warmup == 0:
             self._warm(self._share.start_ns)
-        await asyncio.gather(*map(self._slot, self._slots, self._starts))
+        _raise_faults(
+            await asyncio.gather(*map(self._slot, self._slots, self._starts), return_exceptions=True)
+        )
 
     async def _slot(self, slot: int, start_ns: int) -> None:
         share = self._share
@@ -130,6 +132,7 @@ class OpenLoop:
         self._warmup = warmup
         self._gate = None if most_in_flight is None else asyncio.Semaphore(most_in_flight)
         self._running: set[asyncio.Task[Any]] = set()
+        self._faults: list[BaseException] = []
         share.planned = max(0, len(offsets) - warmup)
 
     async def run(self) -> None:
@@ -148,10 +151,7 @@ class OpenLoop:
             sent += 1
         share.sending_over()
         self._hold_back(sent)
-        if self._running:
-            await asyncio.wait(self._running)
-        for task in list(self._running):
-            task.result()
+        _raise_faults([*self._faults, *await asyncio.gather(*self._running, return_exceptions=True)])
 
     async def _may_send(self, due_ns: int) -> bool:
         share = self._share
@@ -179,7 +179,13 @@ class OpenLoop:
     def _start(self, sending: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(sending)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._faults.append(fault)
+            self._share.stop()
 
     def _hold_back(self, sent: int) -> None:
         now = now_ns()
@@ -188,6 +194,13 @@ class OpenLoop:
             if due_ns > now:
                 return
             self._share.hold_back(self._make(place, due_ns))
+
+
+def _raise_faults(results: Iterable[BaseException | None]) -> None:
+    """Pass on the first fault of our own; a slot that was cancelled (cut off while connecting) is none."""
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+            raise result
 
 
 async def sleep_until(t_ns: int, given_up: Callable[[], bool]) -> None:

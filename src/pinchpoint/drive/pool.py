@@ -64,14 +64,17 @@ class Pool:
         requests that need it fail in their turn and say why.
         """
         times: list[list[int]] = [[] for _ in self._addresses]
+        full = [False] * len(self._addresses)
 
         async def one(endpoint: int) -> bool:
-            began = now_ns()
-            try:
-                connection = await self._connect(endpoint)
-            except (OSError, ssl.SSLError, TimeoutError):
+            if full[endpoint]:
                 return False
-            times[endpoint].append(now_ns() - began)
+            try:
+                connection, took_ns = await self._connect(endpoint)
+            except (OSError, ssl.SSLError, TimeoutError):
+                full[endpoint] = True
+                return False
+            times[endpoint].append(took_ns)
             self._idle[endpoint].append(connection)
             return True
 
@@ -100,7 +103,7 @@ class Pool:
         retried = ask.connection is not None
         ask.connection = None
         try:
-            ask.connection = await self._connect(ask.endpoint)
+            ask.connection, _ = await self._connect(ask.endpoint)
         except (OSError, ssl.SSLError, TimeoutError) as failure:
             kind, message = why_unreached(failure, self._addresses[ask.endpoint], self._connect_timeout_s)
             return Reply(None, None, now_ns(), error_kind=kind, error_message=message, reconnected=retried)
@@ -142,14 +145,17 @@ class Pool:
         lines = self._idle[endpoint]
         while lines:
             line = lines.pop()
-            if line.idle:
+            if line.idle and not line.expired(now_ns()):
                 return line
+            line.close()
         return None
 
-    async def _connect(self, endpoint: int) -> Connection:
+    async def _connect(self, endpoint: int) -> tuple[Connection, int]:
+        """A new connection, and how long it took, ns (not the wait for others to be made)."""
         address = self._addresses[endpoint]
         secure = address.scheme == "https"
         async with self._gate, asyncio.timeout(self._connect_timeout_s):
+            began = now_ns()
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(endpoint, self.tally),
                 address.host,
@@ -159,4 +165,4 @@ class Pool:
             )
         self.opened += 1
         self._open.append(connection)
-        return connection
+        return connection, now_ns() - began

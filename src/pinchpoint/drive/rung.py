@@ -44,9 +44,10 @@ class RungShare:
         self._offsets: pacer.Offsets | None = None
         if plan.arrivals.pattern == "trace":
             self._offsets = np.array([row.due_ns for row in self._trace], np.int64)
-        elif plan.arrivals.pattern != "closed":
+        elif rung.rate is not None:
             self._offsets = _schedule(assignment, rung, order.k, order.n)
         self._opened_before = pool.opened
+        self._connects: tuple[tuple[int, ...], ...] = ()
 
     async def prepare(self) -> Ready:
         """Connect, and build the first requests, so that at the start nothing is left but to send."""
@@ -58,8 +59,8 @@ class RungShare:
         else:
             for slot in self._slots():
                 wanted[self._endpoint(slot)] += 1
-        times = await self._pool.fill(wanted)
-        return Ready(self._assignment.worker, times)
+        self._connects = await self._pool.fill(wanted)
+        return Ready(self._assignment.worker, self._connects)
 
     async def drive(self, start_ns: int, report: Callable[[Progress], None]) -> WorkerDone:
         """From the start to the last row on disk.
@@ -87,7 +88,7 @@ class RungShare:
             gc.unfreeze()
         end_ns = now_ns()
         report(share.progress(watch.lag_recent_ns))
-        files = await self._files.close(watch.columns())
+        files = await self._files.close(watch.columns(self._connects))
         return self._done(watch, end_ns, files)
 
     # -- parts --------------------------------------------------------------------------------------------------

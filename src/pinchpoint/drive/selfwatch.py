@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from time import process_time_ns
 from typing import Any
-
-import numpy as np
 
 from pinchpoint.units import MILLISECOND, now_ns
 
@@ -57,27 +56,26 @@ class SelfWatch:
         """CPU of this process over the time watched, in cores."""
         return (process_time_ns() - self._began_cpu) / max(1, now_ns() - self._began_ns)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self, connects: Sequence[Sequence[int]] = ()) -> dict[str, Any]:
         """Rows for the ``samples`` table: ``loop_lag`` (ns), ``cpu`` (share of a core), ``in_flight`` of this worker;
-        ``cpu_pressure_some`` (µs, a counter) of the host."""
+        ``connect`` (ns, one per connection made) of each endpoint; ``cpu_pressure_some`` (µs, a counter) of the host.
+
+        ``connects[i]``: connect times to endpoint i.
+        """
         own = len(self._times)
         host = len(self._pressure)
-        times = np.concatenate(
-            [np.asarray(self._times, np.int64)] * 3 + [np.asarray(self._pressure_times, np.int64)]
-        )
-        values = np.concatenate(
-            [np.asarray(part, np.float64) for part in (self._lags, self._cpu, self._in_flight)]
-            + [np.full(host, np.nan)]
-        )
+        made = [(f"endpoint-{i}", ns) for i, times in enumerate(connects) for ns in times]
         return {
-            "t_ns": times,
-            "source": ["client"] * (3 * own) + ["host"] * host,
-            "entity": [self.entity] * (3 * own) + ["host"] * host,
-            "metric": ["loop_lag"] * own + ["cpu"] * own + ["in_flight"] * own + ["cpu_pressure_some"] * host,
-            "unit": ["ns"] * own + ["share"] * own + ["count"] * own + ["us"] * host,
-            "value": [None if np.isnan(v) else float(v) for v in values],
-            "raw": [None] * (3 * own) + [int(v) for v in self._pressure],
-        }
+            "t_ns": [*self._times, *self._times, *self._times, *[self._began_ns] * len(made), *self._pressure_times],
+            "source": ["client"] * (3 * own + len(made)) + ["host"] * host,
+            "entity": [self.entity] * (3 * own) + [entity for entity, _ in made] + ["host"] * host,
+            "metric": ["loop_lag"] * own + ["cpu"] * own + ["in_flight"] * own + ["connect"] * len(made)
+            + ["cpu_pressure_some"] * host,
+            "unit": ["ns"] * own + ["share"] * own + ["count"] * own + ["ns"] * len(made) + ["us"] * host,
+            "value": [*map(float, self._lags), *self._cpu, *map(float, self._in_flight)]
+            + [float(ns) for _, ns in made] + [None] * host,
+            "raw": [None] * (3 * own + len(made)) + list(self._pressure),
+        }  # fmt: skip
 
     def _read_pressure(self, now: int) -> None:
         try:

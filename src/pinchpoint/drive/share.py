@@ -37,6 +37,7 @@ class Share:
     ) -> None:
         self.rung = rung
         self.pool = pool
+        pool.tally.events = pool.tally.longest_gap_ns = 0
         self.stopping = False  # send no more
         self.cancelled = False
         self.start_ns = 0
@@ -49,7 +50,8 @@ class Share:
         self.notes: list[str] = []
         self.in_flight: dict[int, Ask] = {}  # in the order they were started
         self.planned: int | None = None
-        self._open_loop = plan.arrivals.pattern != "closed"
+        self._open_loop = rung.rate is not None
+        self._drain_over = False
         self._drain_limit_ns = round(plan.load.drain_limit_s * SECOND)
         self._files = files
         self._scrub = scrub
@@ -119,9 +121,10 @@ class Share:
         if self.sending_over_ns is None or now - self.sending_over_ns <= self._drain_limit_ns:
             return
         limit = show_duration(self._drain_limit_ns)
-        if self.in_flight:
+        if self.in_flight and not self._drain_over:
             note = f"{len(self.in_flight)} request(s) had not ended {limit} after the last was sent and were cut off"
             self.stop(note)
+        self._drain_over = True
         self.cut(None, f"not ended {limit} after the last request was sent")
 
     def cut(self, kind: ErrorKind | None, message: str) -> None:
