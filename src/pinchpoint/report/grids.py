@@ -214,7 +214,8 @@ def rung_stats(reading: RungReading, words: Words) -> Grid | None:
         rows.append(row)
     if not rows:
         return None
-    heads = _heads(("key", "n", *parts), words, **dict.fromkeys(parts, "ms"))
+    heads = _heads(("key", "n"), words)
+    heads += [Head(part, words(f"html.stat.{part}"), "", "ms", "") for part in parts]
     return Grid("", heads, rows, notes.lines())
 
 
@@ -241,7 +242,9 @@ def flat(prefix: str, found: object) -> Iterable[tuple[str, str]]:
             yield prefix, clean("; ".join(str(inner) for inner in found))
     elif isinstance(found, bool):
         yield prefix, "yes" if found else "no"
-    elif isinstance(found, int | float):
+    elif isinstance(found, int):
+        yield prefix, str(found)
+    elif isinstance(found, float):
         yield prefix, figures.plain(found, 4)
     elif found not in (None, ""):
         yield prefix, clean(found)
