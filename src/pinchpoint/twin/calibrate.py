@@ -12,10 +12,10 @@ import numpy as np
 from pinchpoint.errors import TableError
 from pinchpoint.twin.constants import Scale, build
 from pinchpoint.twin.ensemble import CEILING, FLOOR, combine, family, soft_weights, weighted_middle
+from pinchpoint.twin.explained import deciding, inferred, little_notes, silences
 from pinchpoint.twin.fit import Fitted, fit_all, leave_out, predictions
 from pinchpoint.twin.hypotheses import hypotheses_for
 from pinchpoint.twin.model import Fabric, Member, Model, Source, Step, Twin
-from pinchpoint.twin.rungs import Rung, play
 from pinchpoint.twin.table import Table
 from pinchpoint.twin.targets import Target, scale_of, targets_of
 
@@ -78,10 +78,10 @@ def calibrate_rungs(
         spread=spread,
         fitted_on=_fit_table(fitted, members, scale, targets, left_out),
         seen=_seen(targets),
-        notes=notes + table.warnings + _silences(targets) + _little_notes(table),
-        inferred=_inferred(members),
+        notes=notes + table.warnings + silences(targets) + little_notes(table),
+        inferred=inferred(members),
     )
-    return msgspec.structs.replace(twin, inferred=twin.inferred + _deciding(twin, targets))
+    return msgspec.structs.replace(twin, inferred=twin.inferred + deciding(twin, targets))
 
 
 def _members(fitted: Sequence[Fitted], scale: Scale, targets: Sequence[Target]) -> list[Member]:
@@ -199,100 +199,6 @@ def _sources(members: Sequence[Member], name: str, targets: Sequence[Target]) ->
         "assumed", "2, 4 and 8 were tried; kept as doubt in the ensemble"
     )
     return out
-
-
-def _inferred(members: Sequence[Member]) -> list[str]:
-    """Token budget and ranks in words: the best, and the weight of every other that fits."""
-
-    def over_all(member: Member) -> int:
-        return member.engine.token_budget * (member.engine.ranks if member.engine.lockstep else 1)
-
-    best = members[0].engine
-    out = [
-        f"best: {best.policy}, {best.ranks} rank(s) × {best.token_budget} tokens per step "
-        f"({over_all(members[0])} over {'all ranks' if best.lockstep else 'one rank'}), {best.routing}; "
-        f"vLLM {best.flags()['vllm']}; SGLang {best.flags()['sglang']}"
-    ]
-    for title, key in (
-        ("policy", lambda m: m.engine.policy),
-        ("tokens per step over the ranks that step together", over_all),
-        ("ranks", lambda m: m.engine.ranks if m.engine.lockstep else f"{m.engine.ranks} stepping alone"),
-        ("routing", lambda m: m.engine.routing if m.engine.ranks > 1 else "one rank"),
-    ):
-        shares: dict[Any, float] = {}
-        for member in members:
-            shares[key(member)] = shares.get(key(member), 0.0) + member.weight
-        ranked = sorted(shares.items(), key=lambda item: -item[1])
-        words = ", ".join(f"{value} ({100 * share:.0f} %)" for value, share in ranked)
-        verdict = "decided" if ranked[0][1] >= 0.9 else "leaning" if ranked[0][1] >= 0.6 else "not decided"
-        out.append(f"{title}: {verdict}: {words}")
-    return out
-
-
-def _deciding(twin: Twin, targets: Sequence[Target]) -> list[str]:
-    """The rung just outside the table on which the settings that fit differ most."""
-    rungs: list[Rung] = []
-    for shape in dict.fromkeys((t.rung.profile, t.rung.isl, t.rung.osl) for t in targets):
-        levels = [t.rung.concurrency for t in targets if (t.rung.profile, t.rung.isl, t.rung.osl) == shape]
-        most = max((level for level in levels if level), default=0)
-        if most:
-            rungs.append(Rung(*shape, concurrency=min(2 * most, 256)))
-    best: tuple[float, str] = (0.0, "")
-    members = [m for m in twin.members() if m.weight > 0.02][:8]
-    for rung in rungs:
-        got = [play(m.engine, m.step, m.client, m.protocol, rung, quick=True) for m in members]
-        for metric in ("input_tok", "output_tok", "tpot_mean", "ttft_mean", "itl_p50", "itl_p99"):
-            values = [
-                (math.log(g[metric]), m.weight)
-                for g, m in zip(got, members, strict=True)
-                if g.get(metric, 0) > 0
-            ]
-            if len(values) < 2:
-                continue
-            logs, weights = [v for v, _ in values], [w for _, w in values]
-            gap = weighted_middle(logs, weights, 0.85) - weighted_middle(logs, weights, 0.15)
-            score = gap / FLOOR[family(metric)]
-            if score > best[0]:
-                low, high = (
-                    math.exp(weighted_middle(logs, weights, 0.15)),
-                    math.exp(weighted_middle(logs, weights, 0.85)),
-                )
-                best = (
-                    score,
-                    f"would decide: {metric} of {rung.label}; the settings that fit say {low:.3g} to {high:.3g} (s, /s)",
-                )
-    return [best[1]] if best[0] > 1 else []
-
-
-def _silences(targets: Sequence[Target]) -> list[str]:
-    """What the table does not speak of and the twin therefore assumes."""
-    out = []
-    rungs = {target.rung for target in targets}
-    kinds = {"prefill" if r.osl == 1 else "decode" if r.osl >= 8 * r.isl else "mixed" for r in rungs}
-    if "prefill" not in kinds:
-        out.append("no prefill-only rung: the cost of prompt tokens rests on mixed rungs or TTFT alone")
-    if "mixed" not in kinds:
-        out.append("no mixed rung: policy and token budget cannot be told; stalls are extrapolated")
-    if "decode" not in kinds:
-        out.append("no decode-only rung: the decode step rests on median gaps or TPOT of mixed rungs")
-    if not any(target.metric.startswith("itl") for target in targets):
-        out.append("no gap percentiles: pauses are extrapolated")
-    tails = [t for t in targets if t.metric == "itl_p99"]
-    if 0 < len(tails) <= 2:
-        out.append("few p99 gaps: the interval of the p99 gap is wide, one row cannot pin it down")
-    if len({r.concurrency for r in rungs}) < 3:
-        out.append("fewer than three concurrencies: extrapolation in concurrency is weak")
-    out.append(
-        "neither KV capacity nor a limit on sequences was seen; beyond the table both are assumed not to bind"
-    )
-    return out
-
-
-def _little_notes(table: Table) -> list[str]:
-    return [
-        f"{label}: mean TTFT {value:.2g} s by Little's law (blank in the table)"
-        for label, value in table.little.items()
-    ]
 
 
 def _short(value: float) -> float:

@@ -264,6 +264,7 @@ class Simulation:
                 self._prefilled(rank, now)
 
     def _prefilled(self, rank: Rank, now: float) -> None:
+        handover = self.engine.handover_ms * 1e-3 if rank.group.pool == "prefill" else 0.0
         for sequence, chunk in rank.chunks:
             sequence.todo -= chunk
             self.prompt_tokens += chunk
@@ -271,7 +272,7 @@ class Simulation:
                 continue
             rank.prefilling.remove(sequence)
             if sequence.first_s < 0:
-                sequence.first_s = now
+                sequence.first_s = now + handover
                 sequence.left -= 1
             if sequence.left <= 0:
                 rank.kv -= sequence.prompt
@@ -280,7 +281,7 @@ class Simulation:
                 rank.kv -= sequence.prompt
                 rank.load -= 1
                 del rank.running[sequence.id]
-                self._push(self._transferred(sequence, now), _TRANSFERRED, sequence, 0)
+                self._push(self._transferred(sequence, now) + handover, _TRANSFERRED, sequence, 0)
             else:
                 start_decoding(rank, sequence, self.engine.tokens_per_step)
         rank.chunks = []

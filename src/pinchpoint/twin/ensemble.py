@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -65,7 +66,7 @@ def weighted_middle(values: Sequence[float], weights: Sequence[float], share: fl
         below += weight
     if share <= marks[0][0]:
         return marks[0][1]
-    for (left, low), (right, high) in zip(marks, marks[1:], strict=False):
+    for (left, low), (right, high) in pairwise(marks):
         if share <= right:
             return low + (high - low) * (share - left) / (right - left)
     return marks[-1][1]

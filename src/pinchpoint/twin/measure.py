@@ -14,7 +14,7 @@ import numpy as np
 from pinchpoint.twin.engine import Simulation
 from pinchpoint.twin.sequence import Sequence
 
-__all__ = ["gap_pool", "measure", "steady_window", "token_times", "weighted_quantiles"]
+__all__ = ["gap_pool", "measure", "quantiles", "steady_window", "token_times", "weighted_quantiles"]
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 _SHARES = (0.5, 0.9, 0.95, 0.99)
@@ -74,7 +74,7 @@ def weighted_quantiles(values: Floats, weights: Floats, shares: Seq[float]) -> l
     return [float(value) for value in values[order[np.minimum(at, len(order) - 1)]]]
 
 
-def _quantiles(values: Floats, shares: Seq[float]) -> list[float]:
+def quantiles(values: Floats, shares: Seq[float]) -> list[float]:
     """Linear-interpolated quantiles of a filled array; a tenth of the time of np.quantile."""
     ranked = np.sort(values)
     out = []
@@ -157,7 +157,7 @@ def measure(
         if len(pool):
             out[f"{name}_mean"] = float(pool.mean())
             out[f"{name}_max"] = float(pool.max())
-            for percent, value in zip((50, 90, 95, 99), _quantiles(pool, _SHARES), strict=True):
+            for percent, value in zip((50, 90, 95, 99), quantiles(pool, _SHARES), strict=True):
                 out[f"{name}_p{percent}"] = float(value)
     if gaps and "tpot_mean" in out:
         pools = [gap_pool(simulation, simulation.load.warm) for simulation in simulations]

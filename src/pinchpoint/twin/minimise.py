@@ -30,8 +30,9 @@ def descend(
     step: float = _STEP,
     jacobian: Vector | None = None,
 ) -> tuple[Vector, float, Vector]:
-    """Best place, its loss and the Jacobian there (which saves a later call its differences): Levenberg–Marquardt on wide differences, kept by Broyden updates.
+    """Best place, its loss and the Jacobian there, which saves a later call its differences.
 
+    Levenberg–Marquardt on wide differences, the Jacobian kept up by Broyden updates.
     The loss is smooth but for steps of a few percent where the simulation gains or loses an event, so differences are
     taken wide; one Jacobian costs as many evaluations as there are constants, every later move only one. Weights are
     those of the robust loss (iteratively reweighted). Some 25 evaluations do what an evolution strategy does in 300.

@@ -56,6 +56,9 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         None  # disaggregated: bandwidth from pool to pool, one queue; None: instant
     )
     kv_bytes_per_token: float = 0.0
+    handover_ms: float = (
+        0.0  # disaggregated: from the end of a prompt's step to its first token, keeps nobody busy
+    )
 
     def flags(self) -> dict[str, str]:
         """The same settings in the engines' own flags."""
@@ -178,7 +181,6 @@ class Twin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fitted_on: list[dict[str, Any]] = []  # the fit table: the cells with measured, fitted, error
     seen: dict[str, list[int]] = {}  # "mixed 4096/512" -> concurrencies of the table
     history: History | None = None
-    layouts: dict[str, Step] = {}  # disaggregated tables: step cost of each worker layout ("decode dp8ep8")
     notes: list[str] = []
     inferred: list[str] = []  # what the table says of token budget and ranks, and what else fits
 
@@ -202,7 +204,6 @@ def check_twin(twin: Twin, where: str = "twin") -> None:
     """
     members = [("", twin.engine, twin.step)]
     members += [(f"ensemble[{i}].", m.engine, m.step) for i, m in enumerate(twin.ensemble)]
-    members += [(f"layouts[{name}].", twin.engine, step) for name, step in twin.layouts.items()]
     for prefix, engine, step in members:
         for key in _POSITIVE:
             if getattr(engine, key) < 1:

@@ -145,7 +145,7 @@ def read_table(path: str | Path) -> Table:
         reader.fieldnames = header
         raw = [dict(row) for row in reader]
         for number, row in enumerate(raw, 2):
-            if None in row:  # type: ignore[comparison-overlap]
+            if None in row:
                 raise TableError(f"{path}, line {number}: more cells than the header has columns")
     if not raw:
         raise TableError(f"{path}: no rows")

@@ -1,0 +1,66 @@
+"""A run folder as a table of rungs: what pinchpoint measured, in the form that calibration and judgement read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pinchpoint.analyse.findings import RungReading, Stats
+from pinchpoint.analyse.reading import read_run
+from pinchpoint.errors import TableError
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.twin.table import Cell, Row, Table
+
+__all__ = ["table_of_run"]
+
+_RATES = ("input_tok_s", "output_tok_s", "total_tok_s", "request_s")
+_FIELDS = ("mean", "p50", "p90", "p99")
+
+
+def table_of_run(path: str | Path) -> Table:
+    """The valid rungs of a run, one row each, measured in the steady window.
+
+    Raises:
+        RecordError: no run folder, or damaged.
+        TableError: not one valid rung.
+    """
+    with RunFolder.open(path) as folder:
+        findings = read_run(folder)
+    rows = [_row(i, reading) for i, reading in enumerate(findings.rungs, 1) if reading.valid]
+    if not rows:
+        raise TableError(f"{path}: no valid rung; see invalid_reasons in its findings.json")
+    left = [reading for reading in findings.rungs if not reading.valid]
+    warnings = [f"{r.profile} {r.isl}/{r.osl} at {r.concurrency or r.rate}: invalid, left out" for r in left]
+    return Table(Path(path).name, rows, warnings)
+
+
+def _row(number: int, reading: RungReading) -> Row:
+    cells: list[Cell] = []
+    rates = _RATES if reading.osl > 1 else ("input_tok_s", "request_s")
+    for column in rates:
+        value = getattr(reading, column)
+        if value:
+            cells.append(Cell(column, column.removesuffix("_s"), value, 1.0))
+    for name, stats in (("ttft", reading.ttft_ms), ("tpot", reading.tpot_ms), ("itl", _gaps(reading))):
+        if stats is None or (reading.osl == 1 and name != "ttft"):
+            continue
+        for field in _FIELDS:
+            value = getattr(stats, field)
+            if value:
+                cells.append(Cell(f"{name}_{field}_ms", f"{name}_{field}", value, 1e-3))
+    conditions = {"profile": reading.profile, "source": "pinchpoint"}
+    return Row(
+        number,
+        reading.profile,
+        reading.isl,
+        reading.osl,
+        reading.concurrency,
+        cells,
+        conditions,
+        reading.rate,
+    )
+
+
+def _gaps(reading: RungReading) -> Stats | None:
+    """Gaps are inter-token latencies only where an event carries one token."""
+    bundled = reading.tokens_per_event is not None and reading.tokens_per_event > 1.1
+    return None if bundled else reading.gap_ms
