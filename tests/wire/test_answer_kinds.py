@@ -476,3 +476,10 @@ def test_a_body_without_lines_does_not_fill_the_memory():
 def test_deep_nesting_is_no_json(deep):
     for framed in (data(deep), deep.encode()):
         assert not read(ONE[:0], framed, data(DONE)).ok
+
+
+def test_a_bare_cr_cuts_the_line_however_it_comes():
+    body = data(words("tok1")).replace(b'"choices"', b'\r"choices"')
+    whole, single = read(body, END), read(*(body[at : at + 1] for at in range(len(body))), END)
+    assert whole.error_kind == single.error_kind == ErrorKind.NOT_JSON
+    assert whole.token_events == single.token_events == 0
