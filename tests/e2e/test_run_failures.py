@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -67,10 +68,15 @@ def test_no_server(pinchpoint):
     assert "Traceback" not in done.said
 
 
+def test_a_demo_of_an_unknown_engine(pinchpoint):
+    done = pinchpoint("demo", "--engine", "warp")
+    assert done.code == 2
+    assert "llamacpp" in done.said
+
+
 def test_no_http_server(pinchpoint):
     """Something listens that speaks no HTTP (here: it says a banner and hangs up)."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        import threading
 
         def banner() -> None:
             for _ in range(20):

@@ -30,6 +30,8 @@ def test_smaller_chunks_shorten_the_pause_and_conserve_the_work(pinchpoint):
         assert mixed["failed"] == 0
         longest[n_batch] = mixed["stall"]["longest_ms"]
         lost[n_batch] = mixed["interference"]
+        if n_batch == 8192:
+            assert any(pause["coincides_with_prefill"] for pause in mixed["pauses"])
     assert longest[8192] >= 4 * longest[256]
     assert all(each["form"] == "decode_only" and each["share_of_decode"] > 0.2 for each in lost.values())
 

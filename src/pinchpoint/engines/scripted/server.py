@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pinchpoint.engines.scripted.answer import Words, error_body
+from pinchpoint.engines.scripted.choice import Choice, gap_ms, length_of, prompt_tokens_of
 from pinchpoint.engines.scripted.pace import EngineClock, StepLoop, sleep_until
-from pinchpoint.engines.scripted.script import Reply, Script, Sent
+from pinchpoint.engines.scripted.script import Script, Sent
 from pinchpoint.engines.scripted.sending import Sending, send_whole
 from pinchpoint.units import MILLISECOND, SECOND, now_ns
 
@@ -39,7 +40,7 @@ class Endpoint:
         self._script = script
         self._clock = EngineClock(script.stalls)
         self._loop_of_steps = StepLoop(script.steps, self._clock) if script.steps else None
-        self._turns: dict[tuple[int, ...], int] = {}
+        self._choice = Choice(script.replies)
         self._connections = 0
         self._answers = 0
         self._tokens = [0, 0]  # prompt, generated
@@ -108,7 +109,7 @@ class Endpoint:
             return await self._complete(request, writer, chat)
         if local == "/tokenize" and script.tokenize:
             body = json.loads(request.body)
-            count = self._prompt_tokens(body.get("prompt", body.get("content", body.get("messages"))))
+            count = prompt_tokens_of(script, body.get("prompt", body.get("content", body.get("messages"))))
             ids = list(range(1000, 1000 + count))
             value = {"count": count, "max_model_len": script.context, "tokens": ids}
             send_whole(writer, 200, "application/json", json.dumps(value).encode())
@@ -194,17 +195,17 @@ class Endpoint:
             return self._refuse(request, writer, 404, f"The model `{body['model']}` does not exist.")
         if not chat and not isinstance(prompt, str) and not script.token_ids:
             return self._refuse(request, writer, 422, "prompt must be a string")
-        prompt_tokens = self._prompt_tokens(prompt)
+        prompt_tokens = prompt_tokens_of(script, prompt)
         asked = body.get("max_completion_tokens") or body.get("max_tokens") or 16
         if prompt_tokens + asked > script.context:
             return self._refuse(
                 request, writer, 400, f"maximum context length is {script.context} tokens", prompt_tokens
             )
-        reply = self._reply(prompt_tokens, asked)
+        reply = self._choice.reply(prompt_tokens, asked)
         self._clock.start(request.received_ns)
         self._answers += 1
         words = Words(
-            reply, chat, script.model, self._answers, prompt_tokens, _length(reply, body, asked), asked,
+            reply, chat, script.model, self._answers, prompt_tokens, length_of(reply, body, asked), asked,
             bool((body.get("stream_options") or {}).get("include_usage")) or not body.get("stream"),
         )  # fmt: skip
         sending = Sending(writer, reply, words, self._tokens)
@@ -241,7 +242,7 @@ class Endpoint:
             send_whole(sending.writer, reply.status, kind, text, reply.keep_alive)
             return reply.keep_alive
         if not stream or not reply.streamed:
-            gaps = sum(_gap(reply, place) for place in range(sending.words.left - 1))
+            gaps = sum(gap_ms(reply, place) for place in range(sending.words.left - 1))
             at[0] += gaps * MILLISECOND
             await wait()
             send_whole(sending.writer, 200, "application/json", sending.words.whole(), reply.keep_alive)
@@ -258,7 +259,7 @@ class Endpoint:
             await wait()
             if not sending.emit():
                 break
-            at[0] += _gap(reply, place) * MILLISECOND
+            at[0] += gap_ms(reply, place) * MILLISECOND
         if sending.held_open:
             await sending.writer.wait_closed()
         return sending.keep
@@ -273,42 +274,6 @@ class Endpoint:
         else:
             sending.end()
         return sending.keep
-
-    def _reply(self, isl: int, osl: int) -> Reply:
-        """The reply whose turn it is among those that fit best."""
-        fits = [
-            (place, (reply.isl == isl) + (reply.osl == osl))
-            for place, reply in enumerate(self._script.replies)
-            if reply.isl in (None, isl) and reply.osl in (None, osl)
-        ]
-        if not fits:
-            return Reply()
-        best = max(score for _, score in fits)
-        places = tuple(place for place, score in fits if score == best)
-        turn = self._turns.get(places, 0)
-        self._turns[places] = turn + 1
-        return self._script.replies[places[turn % len(places)]]
-
-    def _prompt_tokens(self, prompt: Any) -> int:
-        if isinstance(prompt, str):
-            return len(prompt.split()) * self._script.tokens_per_word
-        if isinstance(prompt, list) and prompt and isinstance(prompt[0], dict):
-            words = sum(len(str(message.get("content", "")).split()) for message in prompt)
-            return words * self._script.tokens_per_word + self._script.template_tokens
-        if isinstance(prompt, list) and prompt and isinstance(prompt[0], list):
-            return len(prompt[0])
-        return len(prompt or [])
-
-
-def _gap(reply: Reply, place: int) -> float:
-    return reply.gaps_ms[place] if place < len(reply.gaps_ms) else reply.gap_ms
-
-
-def _length(reply: Reply, body: dict[str, Any], asked: int) -> int:
-    length = asked if reply.tokens is None else min(asked, reply.tokens)
-    if reply.end_token_after is not None and not body.get("ignore_eos"):
-        length = min(length, max(reply.end_token_after, body.get("min_tokens") or 0))
-    return int(length)
 
 
 async def _read_request(reader: asyncio.StreamReader, connection: int) -> Request | None:
