@@ -144,7 +144,7 @@ def _alone(found: Findings) -> list[Finding]:
     )
     claim = "no pause coincides with prefill beyond its own replacement prompts"
     if own:
-        claim += f" ({own} pauses do with those)"
+        claim += f" ({own} with those)"
     if rest:
         claim += f"; {rest}, {said}"
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from build import Row, one_slot, reading, stream, tables
+from rungs_by_hand import Row, one_slot, reading, stream, tables
 
 from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.latency import event_tokens, latencies

@@ -8,7 +8,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from build import MS, ORIGIN, columns, frozen_streams, gauge, one_slot, stream
+from rungs_by_hand import MS, ORIGIN, columns, frozen_streams, gauge, one_slot, stream
 
 import pinchpoint.analyse
 from pinchpoint.analyse.findings import Findings

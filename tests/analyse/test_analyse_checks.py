@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from build import MS, Row, gauge, one_slot, reading, samples_of, stream
 from hypothesis import given
 from hypothesis import strategies as st
+from rungs_by_hand import MS, Row, gauge, one_slot, reading, samples_of, stream
 
 from pinchpoint.analyse.context import Context, context_of
 from pinchpoint.analyse.convoy import convoy_index, stationarity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from test_ladders import mixed, pause, rung, stats
+from test_analyse_ladders import mixed, pause, rung, stats
 
 from pinchpoint.analyse.compare import compare
 from pinchpoint.analyse.findings import Stats

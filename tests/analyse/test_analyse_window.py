@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from build import ORIGIN, Row, ns, one_slot, reading, stream, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rungs_by_hand import ORIGIN, Row, ns, one_slot, reading, stream, tables
 
 from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.window import in_flight, opening_wave, steady_window, warmup_mask

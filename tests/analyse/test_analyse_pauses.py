@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from build import MS, ORIGIN, frozen_streams, gauge, ns, reading, samples_of, stream, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rungs_by_hand import MS, ORIGIN, frozen_streams, gauge, ns, reading, samples_of, stream, tables
 
 from pinchpoint.analyse.context import Context, DecodeLadder
 from pinchpoint.analyse.findings import Findings
