@@ -162,6 +162,59 @@ def compare(
     return command.from_terminal(first, second, as_json=json)
 
 
+@app.command
+def watch(
+    *overrides: str,
+    endpoint: EndpointFlags = EndpointFlags(),  # noqa: B008
+    output: OutputFlags = OutputFlags(),  # noqa: B008
+    duration: Annotated[str | None, Parameter(help="How long; default until Ctrl-C.")] = None,
+    config: ConfigFile = None,
+    json: Json = False,
+) -> int:
+    """Sample only, while another tool sends the load.
+
+    Example:
+
+      pinchpoint watch --watch 'snmp://leaf1?port=Ethernet*' --watch nic:// --duration 10m
+    """
+    from pinchpoint.commands import watch as command
+    from pinchpoint.units import SECOND, duration_ns
+
+    seconds = None if duration is None else duration_ns(duration) / SECOND
+    return command.from_terminal(
+        _plan(config, overrides, given(endpoint, output)), duration_s=seconds, as_json=json
+    )
+
+
+@app.command
+def agent(
+    *,
+    print_file: Annotated[
+        bool,
+        Parameter(
+            name="--print", help="Print the agent as one file that needs no install.", show_default=False
+        ),
+    ] = False,
+    host: Annotated[str | None, Parameter(help="Address to listen on. Default 127.0.0.1.")] = None,
+    port: Annotated[int | None, Parameter(help="Default 9401.")] = None,
+    hz: Annotated[str | None, Parameter(help="Samples per second.")] = None,
+    token: Annotated[str | None, Parameter(help="env:NAME or file:PATH; readers must know it.")] = None,
+) -> int:
+    """Serve this node's NIC, RDMA, GPU and pressure counters to --watch agent://…, read-only.
+
+    Examples:
+
+      pinchpoint agent --token env:AGENT_TOKEN --host 10.0.0.7
+
+      pinchpoint agent --print | ssh node2 'AGENT_TOKEN=… python3 - --token env:AGENT_TOKEN --host 10.0.0.8'
+    """
+    from pinchpoint.commands import agent as command
+
+    flags = {"--host": host, "--port": port, "--hz": hz, "--token": token}
+    arguments = [part for name, value in flags.items() if value is not None for part in (name, str(value))]
+    return command.from_terminal(print_file=print_file, arguments=arguments)
+
+
 def _plan(config: Path | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> Any:
     from pinchpoint.plan.read import read_plan
 

@@ -1,4 +1,4 @@
-"""Probe the endpoint; change nothing."""
+"""Probe the endpoint and every source; change nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from pinchpoint.drive.probe import probe
+from pinchpoint.drive.secrets import look_up
 from pinchpoint.plan.model import Plan
+from pinchpoint.watch.probing import SourceReport, probe_sources
 
 __all__ = ["Checked", "check"]
 
@@ -19,16 +21,18 @@ class Checked(msgspec.Struct, frozen=True):
     dialect: Any  # wire.dialect.Dialect
     endpoint: dict[str, Any]
     notes: list[str]
+    sources: list[SourceReport]
 
 
 def check(plan: Plan) -> Checked:
-    """Probe ``plan``'s endpoint.
+    """Probe ``plan``'s endpoint, and read each watched source fast for a few seconds.
 
     Raises:
         EndpointError: it cannot be driven; says why and what to do.
     """
     probed = probe(msgspec.structs.replace(plan, skip_check=False))
-    return Checked(probed.model, probed.dialect, probed.facts, list(probed.dialect.notes))
+    sources = probe_sources(plan, look_up(plan.endpoint).headers)
+    return Checked(probed.model, probed.dialect, probed.facts, list(probed.dialect.notes), sources)
 
 
 def from_terminal(plan: Plan, *, as_json: bool) -> int:
@@ -37,7 +41,8 @@ def from_terminal(plan: Plan, *, as_json: bool) -> int:
     if as_json:
         print(msgspec.json.encode(checked).decode())
     else:
-        from pinchpoint.report.checked import print_checked
+        from pinchpoint.report.checked import print_checked, print_sources
 
         print_checked(checked.model, msgspec.to_builtins(checked.dialect), checked.endpoint, checked.notes)
+        print_sources(msgspec.to_builtins(checked.sources))
     return 0

@@ -18,12 +18,14 @@ from pinchpoint.commands.outcome import exit_code, write_outcome
 from pinchpoint.drive.fleet import Fleet, open_fleet
 from pinchpoint.drive.orders import Progress, RungDone
 from pinchpoint.drive.probe import probe
+from pinchpoint.drive.secrets import look_up
 from pinchpoint.errors import RecordError
 from pinchpoint.plan.ladder import Seen, estimate_s, first_rungs, next_rung, trimmed
 from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
 from pinchpoint.record.folder import Mark, RunFolder
 from pinchpoint.units import SECOND, now_ns, to_s
 from pinchpoint.vocab import CUT_SHORT, Stage
+from pinchpoint.watch.open import Watch, open_watch
 from pinchpoint.wire.dialect import Dialect
 
 __all__ = ["Onlooker", "RunResult", "at_terminal", "resume", "run"]
@@ -133,8 +135,19 @@ def _settled(plan: Plan, model: str | None) -> Plan:
 
 def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
     seen = [_seen(reading) for reading in read_run(folder).rungs] if folder.closed() else []
-    with open_fleet(plan, dialect, folder) as fleet:
-        stopped = _climb(folder, plan, fleet, seen, onlooker)
+    headers = look_up(plan.endpoint).headers
+    with (
+        open_watch(plan, folder.path, headers) as watching,
+        open_fleet(plan, dialect, folder) as fleet,
+    ):
+        for source in watching.status():
+            if source.state != "up":
+                onlooker.note(f"watching {source.source}: {source.state} {source.message}".rstrip())
+        try:
+            stopped = _climb(folder, plan, fleet, watching, seen, onlooker)
+        finally:
+            folder.update_facts(watch=watching.facts())
+        watching.hold()
     if stopped:
         onlooker.note(stopped)
     folder.update_facts(stopped=stopped)
@@ -143,7 +156,9 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
     return RunResult(folder.path, findings, exit_code(folder, findings), stopped)
 
 
-def _climb(folder: RunFolder, plan: Plan, fleet: Fleet, seen: list[Seen], onlooker: Onlooker) -> str | None:
+def _climb(
+    folder: RunFolder, plan: Plan, fleet: Fleet, watching: Watch, seen: list[Seen], onlooker: Onlooker
+) -> str | None:
     """Drive rungs until the plan is done or something ends it; says what ended it."""
     deadline = _Deadline(plan)
     sent = 0
@@ -157,7 +172,9 @@ def _climb(folder: RunFolder, plan: Plan, fleet: Fleet, seen: list[Seen], onlook
             if interrupts.pressed:  # between two rungs
                 return INTERRUPTED
             _announce(plan, rung, seen, onlooker)
+            watching.mark(f"r{rung.index:04d} before")
             done = fleet.run(rung, deadline.watching(fleet, onlooker.progress))
+            watching.mark(f"r{rung.index:04d} after")
             sent += done.sent
             folder.close_rung(_marks(done, interrupts.pressed, deadline.passed))
             if interrupts.pressed:
