@@ -23,9 +23,9 @@ from pinchpoint.twin.routing import Router, open_router
 from pinchpoint.twin.schedule import admit_chunks, admit_prompts, make_room, start_decoding
 from pinchpoint.twin.sequence import Group, Rank, Sequence
 
-__all__ = ["Load", "Simulation", "simulate"]
+__all__ = ["ARRIVE", "STEP", "TRANSFERRED", "Load", "Simulation", "simulate"]
 
-_ARRIVE, _TRANSFERRED, _STEP = 0, 1, 2  # at equal times: arrivals are seen by the step that starts then
+ARRIVE, TRANSFERRED, STEP = 0, 1, 2  # at equal times: arrivals are seen by the step that starts then
 
 
 class Load(Protocol):
@@ -44,6 +44,8 @@ class Load(Protocol):
 
 class Simulation:
     """State of one simulated run; :func:`simulate` is the way in."""
+
+    longest = 1 << 30  # steps in a stretch
 
     def __init__(self, engine: Engine, step: Step, load: Load, seed: int = 0) -> None:
         self.engine = engine
@@ -91,25 +93,25 @@ class Simulation:
         """Play until nothing is left, or ``until_s`` of simulated time."""
         heap = self._heap
         for sequence in self.load.first():
-            self._push(sequence.sent_s, _ARRIVE, sequence, 0)
+            self._push(sequence.sent_s, ARRIVE, sequence, 0)
         while heap:
             now, kind, _, thing, version = heappop(heap)
             if now > until_s:
                 break
             self.now = now
-            if kind == _STEP:
+            if kind == STEP:
                 assert isinstance(thing, Group)
                 if version != thing.version:
                     continue
                 if thing.busy:
                     self._finish(thing, now)
-                    if heap and heap[0][0] <= now and heap[0][1] != _STEP:
+                    if heap and heap[0][0] <= now and heap[0][1] != STEP:
                         self._wake(thing, now)  # who arrives at this very moment is in the next step
                         continue
                 self._plan(thing, now)
             else:
                 assert isinstance(thing, Sequence)
-                self._arrive(thing, now, self._to_decode if kind == _TRANSFERRED else self._to_engine)
+                self._arrive(thing, now, self._to_decode if kind == TRANSFERRED else self._to_engine)
 
     def _push(self, at: float, kind: int, thing: Sequence | Group, version: int) -> None:
         self._order += 1
@@ -118,7 +120,7 @@ class Simulation:
     def _wake(self, group: Group, now: float) -> None:
         group.busy = False
         group.version += 1
-        self._push(now, _STEP, group, group.version)
+        self._push(now, STEP, group, group.version)
 
     def _arrive(self, sequence: Sequence, now: float, route: Router) -> None:
         limit = self.engine.kv_tokens
@@ -142,12 +144,12 @@ class Simulation:
             if steps < group.steps:
                 group.steps = steps
                 group.version += 1
-                self._push(group.end(), _STEP, group, group.version)
+                self._push(group.end(), STEP, group, group.version)
 
     def _follow(self, sequence: Sequence, now: float) -> None:
         follower = self.load.after(sequence, now)
         if follower is not None:
-            self._push(follower.sent_s, _ARRIVE, follower, 0)
+            self._push(follower.sent_s, ARRIVE, follower, 0)
 
     # -- one stretch of steps
 
@@ -185,7 +187,7 @@ class Simulation:
         streams, chunked = 0, 0
         total = worst = 0.0
         most = 0  # streams of the fullest rank
-        steps = 1 << 30
+        steps = self.longest
         mixed = cost.mixed if prompts and any(rank.decodes for rank in group.ranks) else 1.0
         for rank in group.ranks:
             own = 0.0
@@ -222,7 +224,7 @@ class Simulation:
         group.grow = per_context * per_step * (even * streams / ranks + (1 - even) * most)
         group.at, group.stepping, group.steps, group.busy = now, length, steps, True
         group.version += 1
-        self._push(group.end(), _STEP, group, group.version)
+        self._push(group.end(), STEP, group, group.version)
 
     def _prompt_cost(self, rank: Rank) -> float:
         cost = self.cost
@@ -281,7 +283,7 @@ class Simulation:
                 rank.kv -= sequence.prompt
                 rank.load -= 1
                 del rank.running[sequence.id]
-                self._push(self._transferred(sequence, now) + handover, _TRANSFERRED, sequence, 0)
+                self._push(self._transferred(sequence, now) + handover, TRANSFERRED, sequence, 0)
             else:
                 start_decoding(rank, sequence, self.engine.tokens_per_step)
         rank.chunks = []

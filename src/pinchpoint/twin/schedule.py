@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from heapq import heappush
+from heapq import heapify, heappush
 
 from pinchpoint.twin.model import Engine
 from pinchpoint.twin.sequence import Rank, Sequence
 
-__all__ = ["admit_chunks", "admit_prompts", "make_room", "start_decoding"]
+__all__ = ["admit_chunks", "admit_prompts", "make_room", "start_decoding", "stop_running"]
 
 
 def _fits(rank: Rank, sequence: Sequence, engine: Engine) -> bool:
@@ -78,31 +78,37 @@ def make_room(rank: Rank, kv_tokens: int, tokens_per_step: float) -> int:
     """
     preempted = 0
     while len(rank.running) > 1 and rank.kv + math.ceil(rank.decoding * tokens_per_step) > kv_tokens:
-        _, sequence = rank.running.popitem()
+        sequence = next(reversed(rank.running.values()))
+        stop_running(rank, sequence, tokens_per_step)
         preempted += 1
         sequence.preempted += 1
-        sequence.version += 1
-        if sequence in rank.prefilling:
-            rank.prefilling.remove(sequence)
-            rank.kv -= sequence.prompt
-        else:
-            ticks = len(rank.ticks) - sequence.start_tick
-            emitted = min(round(ticks * tokens_per_step), sequence.left - 1)
-            held = sequence.context + emitted
-            rank.decoding -= 1
-            rank.context -= held
-            rank.kv -= held
-            if ticks:
-                sequence.slices.append((rank.index, sequence.start_tick, len(rank.ticks)))
-            sequence.left -= emitted
-            rank.ends = [entry for entry in rank.ends if entry[3] is not sequence]
-            rank.ends.sort()
-            sequence.prompt = held
         sequence.todo = sequence.prompt
         rank.waiting.appendleft(sequence)
         if rank.decoding == 0:
             break
     return preempted
+
+
+def stop_running(rank: Rank, sequence: Sequence, tokens_per_step: float) -> None:
+    """Take an admitted sequence out of its rank; what it has emitted stays, its context is what it would need again."""
+    del rank.running[sequence.id]
+    sequence.version += 1
+    if sequence in rank.prefilling:
+        rank.prefilling.remove(sequence)
+        rank.kv -= sequence.prompt
+        return
+    ticks = len(rank.ticks) - sequence.start_tick
+    emitted = min(round(ticks * tokens_per_step), sequence.left - 1)
+    held = sequence.context + emitted
+    rank.decoding -= 1
+    rank.context -= held
+    rank.kv -= held
+    if ticks:
+        sequence.slices.append((rank.index, sequence.start_tick, len(rank.ticks)))
+    sequence.left -= emitted
+    rank.ends = [entry for entry in rank.ends if entry[3] is not sequence]
+    heapify(rank.ends)
+    sequence.prompt = held
 
 
 def start_decoding(rank: Rank, sequence: Sequence, tokens_per_step: float) -> None:

@@ -1,0 +1,113 @@
+"""``pinchpoint serve``: play a twin as an OpenAI endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from pinchpoint.errors import EndpointError
+from pinchpoint.twin.model import Twin, read_twin, write_twin
+
+__all__ = ["TwinProcess", "serve"]
+
+
+def serve(
+    twin: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    speed: float = 1.0,
+    model: str = "twin",
+    max_model_len: int = 131_072,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until interrupted; ``ready`` is told the address once it listens.
+
+    Raises:
+        TableError: no readable twin.
+        EndpointError: the port is taken, or the speed makes no sense.
+    """
+    import uvloop
+
+    from pinchpoint.twin.serve import serve_twin
+
+    playing = serve_twin(
+        read_twin(twin),
+        host=host,
+        port=port,
+        speed=speed,
+        model=model,
+        max_model_len=max_model_len,
+        ready=ready,
+    )
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(playing)
+
+
+class TwinProcess:
+    """A served twin in a process of its own, which ends with its standard input; a context manager."""
+
+    def __init__(self, twin: Twin | Path, speed: float = 1.0, model: str = "twin") -> None:
+        self._twin, self._speed, self._model = twin, speed, model
+        self.url = ""
+
+    def __enter__(self) -> TwinProcess:
+        self._scratch = tempfile.TemporaryDirectory(prefix="pinchpoint-twin-")
+        path = self._twin
+        if isinstance(path, Twin):
+            path = Path(self._scratch.name) / "twin.yaml"
+            write_twin(self._twin, path)  # type: ignore[arg-type]
+        command = [
+            sys.executable,
+            "-m",
+            "pinchpoint.commands.serve",
+            str(path),
+            str(self._speed),
+            self._model,
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().decode().strip()
+        if not self.url:
+            self._process.wait(10)
+            raise EndpointError("the twin's endpoint did not start; its error is above")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+        self._process.stdout.close()
+        self._scratch.cleanup()
+
+
+def _end_with(pipe: BinaryIO) -> None:
+    while os.read(pipe.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
+    serve(
+        Path(sys.argv[1]), port=0, speed=float(sys.argv[2]), model=sys.argv[3],
+        ready=lambda url: print(url, flush=True),
+    )  # fmt: skip
