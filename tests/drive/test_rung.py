@@ -1,6 +1,7 @@
 """Whole rungs against endpoints of known timing: what is sent, when, and what the record holds."""
 
 import asyncio
+import itertools
 import threading
 
 import pytest
@@ -293,6 +294,16 @@ def test_failures_at_once_are_not_hammered_and_end_the_rung(odd, drive):
     assert driven.rows("DISTINCT http_status, error_kind, error_message, ok") == [
         (500, "http_status", "broken", False)
     ]
+
+
+def test_a_slot_that_failed_at_once_rests_longer_each_time(odd, drive):
+    async def refuse(n, body, writer):
+        writer.write(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+
+    driven = drive(plan_for(odd(refuse).url), closed(1, 5, warmup=0))
+    due = [t for (t,) in driven.rows("due_ns", rest="ORDER BY due_ns")]
+    rests = [(later - earlier) / 1e6 for earlier, later in itertools.pairwise(due)]
+    assert all(rest >= least for rest, least in zip(rests, [50, 100, 200, 400], strict=True))
 
 
 def test_a_full_server_is_not_a_dead_one(odd, drive):
