@@ -19,7 +19,6 @@ PATHS = ("/metrics", "/prometheus/metrics")  # the second is trtllm-serve's: its
 ALONE = "engine"  # entity where the page tells no ranks apart
 
 _ALL = Wanted(name for metric in METRICS for name in metric.names)
-_SUFFIXES = ("", "_total", "_bucket", "_sum", "_count")
 
 
 class EngineSource:
@@ -97,16 +96,18 @@ class EngineSource:
 
 
 def names_found(samples: list[Sample]) -> dict[str, str]:
-    """Metric → the first of its names that the page has, without suffix."""
+    """Metric → the first of its names that the page has: of a histogram without suffix, else as it stands there."""
     present = {sample.name for sample in samples}
     found = {}
     for metric in METRICS:
         for name in metric.names:
-            forms = (
-                [name + "_bucket", name + "_count"] if metric.kind == "histogram" else [name, name + "_total"]
-            )
-            if any(form in present for form in forms):
-                found[metric.name] = name
+            if metric.kind == "histogram":
+                exact = name if {f"{name}_bucket", f"{name}_count"} & present else None
+            else:
+                # Some pages show a counter with and without _total at once: it is one counter.
+                exact = next((form for form in (f"{name}_total", name) if form in present), None)
+            if exact is not None:
+                found[metric.name] = exact
                 break
     return found
 
@@ -145,7 +146,7 @@ def _roles(names: dict[str, str]) -> dict[str, tuple[Metric, str]]:
             for part in ("bucket", "sum", "count"):
                 roles[f"{name}_{part}"] = (metric, part)
         else:
-            roles[name] = roles[f"{name}_total"] = (metric, "")
+            roles[name] = (metric, "")
     return roles
 
 

@@ -58,7 +58,7 @@ class Part:
         if self._dirty:
             try:
                 self._write()
-            except RecordError:
+            except (RecordError, OSError):
                 self._shed()
                 raise
             self._dirty = False

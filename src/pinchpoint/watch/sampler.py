@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import BinaryIO
 
@@ -70,7 +71,9 @@ class _Sampling:
     def flush(self, closing: bool = False) -> None:
         for reader, part in self._pairs:
             part.add(reader.take())
-            with contextlib.suppress(RecordError):  # told as rows lost, once that happens; the load goes on
+            with contextlib.suppress(
+                RecordError, OSError
+            ):  # told as rows lost, once that happens; the load goes on
                 part.flush(closing)
 
     def mark(self, label: str) -> None:
@@ -132,5 +135,13 @@ def _lower_priority() -> None:
 
 
 if __name__ == "__main__":
-    sample(sys.stdin.buffer, sys.stdout.buffer)
-    os._exit(0)  # a source's thread may hang in a driver; its files are whole
+    code = 1
+    try:
+        sample(sys.stdin.buffer, sys.stdout.buffer)
+        code = 0
+    except Exception:
+        traceback.print_exc()
+        raise
+    finally:
+        sys.stderr.flush()
+        os._exit(code)  # a source's thread may hang in a driver, and its files are whole
