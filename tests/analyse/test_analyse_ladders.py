@@ -254,3 +254,10 @@ def test_a_short_host_is_no_engine():
     assert any("short of CPU" in limit for limit in found.verdict.limits)
     (claim,) = [f for f in found.findings if f.id == "pauses.decode-alone"]
     assert claim.claim.endswith("; 40 host pressure, host pressure up to 95 %")
+
+
+def test_an_open_loop_seeks_no_ceiling():
+    one = msgspec.structs.replace(rung(0, "mixed", 64, 20, 1, 300), concurrency=None, rate=5.0)
+    found = together([one])
+    assert found.ceilings == []
+    assert "at the load offered (5 requests/s)" in found.verdict.sentence

@@ -29,7 +29,7 @@ def interference(found: Findings) -> Hypothesis:
         if any(lost_share(v.readings) is not None for v in ladder.levels)
     ]
     if not mixed:
-        why = reason(found, "mixed", "interference.share_of_decode") or "no mixed rung was read"
+        why = reason(found, "mixed", "interference.share_of_decode") or "no closed-loop mixed rung was read"
         return undecided(cause, why, "a mixed profile beside a decode-only ladder")
     worst, share = _worst(mixed)
     if share >= SOME_LOST and _unprompted(worst):
@@ -60,7 +60,9 @@ def prefill(found: Findings) -> Hypothesis:
     alone = ladders(found, "prefill")
     if not alone:
         return undecided(
-            "prefill compute", "no prefill-only rung was valid", "a prefill profile, such as 8192/1"
+            "prefill compute",
+            "no closed-loop prefill-only rung was valid",
+            "a prefill profile, such as 8192/1",
         )
     ceiling = max(v.rate for ladder in alone for v in ladder.levels)
     states = {f"{c.profile} {c.isl}/{c.osl}": c for c in found.ceilings if c.osl == 1}
@@ -89,7 +91,9 @@ def decode(found: Findings) -> Hypothesis:
     """The decode step itself."""
     alone = ladders(found, "decode")
     if not alone:
-        return undecided("decode step", "no decode-only rung was valid", "a decode profile, such as 128/2048")
+        return undecided(
+            "decode step", "no closed-loop decode-only rung was valid", "a decode profile, such as 128/2048"
+        )
     top = max((c for c in found.ceilings if any((c.profile, c.isl, c.osl) == (a.profile, a.isl, a.osl) for a in alone)),
               key=lambda c: c.value or 0.0)  # fmt: skip
     ladder = next(a for a in alone if (a.profile, a.isl, a.osl) == (top.profile, top.isl, top.osl))

@@ -90,6 +90,9 @@ def _free(found: Findings, weighed: Sequence[Hypothesis]) -> str:
     contributing = [h for h in weighed if h.state == "contributes"]
     if contributing:
         return f"Nothing is shown to bind; {contributing[0].cause} contributes: {contributing[0].words}."
+    if not found.ceilings:
+        offered = ", ".join(f"{r.rate:g}" for r in found.rungs if r.rate)
+        return f"Nothing is shown to bind at the load offered ({f'{offered} requests/s' if offered else 'a trace'}); a ceiling was not sought."
     return "Nothing is shown to bind: each ladder has one rung, which says nothing of a ceiling."
 
 
