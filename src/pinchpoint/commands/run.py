@@ -28,7 +28,7 @@ from pinchpoint.vocab import CUT_SHORT, Stage
 from pinchpoint.watch.open import Watch, open_watch
 from pinchpoint.wire.dialect import Dialect
 
-__all__ = ["Onlooker", "RunResult", "at_terminal", "resume", "run"]
+__all__ = ["Onlooker", "RunResult", "at_terminal", "resume", "run", "seen_of"]
 
 
 INTERRUPTED = "stopped by Ctrl-C; what was measured is kept, --resume goes on"
@@ -134,7 +134,7 @@ def _settled(plan: Plan, model: str | None) -> Plan:
 
 
 def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
-    seen = [_seen(reading) for reading in read_run(folder).rungs] if folder.closed() else []
+    seen = [seen_of(reading) for reading in read_run(folder).rungs] if folder.closed() else []
     headers = look_up(plan.endpoint).headers
     with (
         open_watch(plan, folder.path, headers) as watching,
@@ -181,7 +181,7 @@ def _climb(
                 return INTERRUPTED
             reading = read_latest(folder, done.rung.index)
             onlooker.rung_closed(reading)
-            seen.append(_seen(reading, to_s(done.end_ns - done.start_ns)))
+            seen.append(seen_of(reading, to_s(done.end_ns - done.start_ns)))
             if deadline.passed:
                 return "--max-duration is over; what was measured is kept, --resume goes on"
 
@@ -216,7 +216,8 @@ def _left_out(plan: Plan, seen: list[Seen]) -> str | None:
     return f"the budget left {len(left)} rungs out: {', '.join(rung.label for rung in left)}"
 
 
-def _seen(reading: RungReading, took_s: float | None = None) -> Seen:
+def seen_of(reading: RungReading, took_s: float | None = None) -> Seen:
+    """What the ladder needs to know of a rung that was read."""
     profile = Profile(reading.profile, reading.isl, reading.osl)
     rate = {
         "prefill": reading.input_tok_s,

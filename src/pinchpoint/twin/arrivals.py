@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence as Seq
 
@@ -11,46 +12,49 @@ __all__ = ["Closed", "Open", "poisson"]
 
 
 class Closed:
-    """``concurrency`` slots, each sending again ``turnaround_s`` after its answer ended, ``requests`` in all.
+    """``concurrency`` slots, each sending again ``turnaround_s`` after its answer ended.
 
-    With ``stagger`` the answers of the first wave are cut to shares of ``osl`` spread over the slots, so that slots
-    end apart, as the load generator does in its warm-up. ``wave`` requests per slot come before the ``requests``
-    and are not counted (ids below ``concurrency · wave``).
+    ``warm`` requests (by default ``wave`` per slot) come before the ``requests`` that are counted; ids below ``warm``
+    are theirs. With ``stagger`` the answers of the first wave are cut to shares of ``osl`` spread over the slots, so
+    that slots end apart, as the load generator does. ``until_s`` ends the sending by time instead of by number.
     """
 
     def __init__(
         self,
         concurrency: int,
-        requests: int,
+        requests: int | None,
         isl: int,
         osl: int,
         turnaround_s: float = 0.0,
         *,
         stagger: bool = False,
         wave: int = 0,
+        warm: int | None = None,
+        until_s: float = math.inf,
     ) -> None:
         self.concurrency = concurrency
         self.isl = isl
         self.osl = osl
         self.turnaround_s = turnaround_s
         self.stagger = stagger
-        self.warm = concurrency * wave
-        self.left = requests + self.warm
+        self.warm = concurrency * wave if warm is None else warm
+        self.until_s = until_s
+        self.left = math.inf if requests is None else requests + self.warm
         self.next_id = 0
 
     def first(self) -> list[Sequence]:
         """The requests of time zero."""
         out = []
-        for slot in range(min(self.concurrency, self.left)):
-            osl = self.osl
-            if self.stagger:
-                osl = max(1, round(self.osl * (slot + 1) / self.concurrency))
-            out.append(self._make(0.0, osl, slot))
+        for slot in range(self.concurrency):
+            if self.left <= 0:
+                break
+            osl = -(-self.osl * (slot + 1) // self.concurrency) if self.stagger else self.osl
+            out.append(self._make(0.0, max(1, osl), slot))
         return out
 
     def after(self, sequence: Sequence, now: float) -> Sequence | None:
         """The request that takes the place of one that ended at ``now``."""
-        if self.left <= 0:
+        if self.left <= 0 or now + self.turnaround_s >= self.until_s:
             return None
         return self._make(now + self.turnaround_s, self.osl, sequence.slot)
 
@@ -61,23 +65,40 @@ class Closed:
 
 
 class Open:
-    """Requests that come when they come: times, prompt and answer lengths."""
+    """Requests that come when they are due, whatever the engine does; ``warm`` of them are not counted.
 
-    warm = 0
+    ``most_in_flight`` holds requests back: one that was due is then sent when another has ended.
+    """
 
-    def __init__(self, times_s: Seq[float], isl: Seq[int], osl: Seq[int]) -> None:
+    def __init__(
+        self,
+        times_s: Seq[float],
+        isl: Seq[int],
+        osl: Seq[int],
+        *,
+        warm: int = 0,
+        most_in_flight: int | None = None,
+    ) -> None:
+        self.warm = warm
+        self.due_s = times_s
         self.rows = [
             Sequence(i, t, int(n), int(m), i)
             for i, (t, n, m) in enumerate(zip(times_s, isl, osl, strict=True))
         ]
+        self.next = len(self.rows) if most_in_flight is None else min(most_in_flight, len(self.rows))
 
     def first(self) -> list[Sequence]:
-        """All of them."""
-        return self.rows
+        """All of them, or as many as may be in flight."""
+        return self.rows[: self.next]
 
     def after(self, sequence: Sequence, now: float) -> Sequence | None:
-        """Nothing: an open loop does not wait for answers."""
-        return None
+        """A request that was held back."""
+        if self.next >= len(self.rows):
+            return None
+        row = self.rows[self.next]
+        self.next += 1
+        row.sent_s = max(row.sent_s, now)
+        return row
 
 
 def poisson(rate: float, requests: int, draw: random.Random) -> list[float]:
