@@ -91,8 +91,9 @@ def _free(found: Findings, weighed: Sequence[Hypothesis]) -> str:
     if contributing:
         return f"Nothing is shown to bind; {contributing[0].cause} contributes: {contributing[0].words}."
     if not found.ceilings:
-        offered = ", ".join(f"{r.rate:g}" for r in found.rungs if r.rate)
-        return f"Nothing is shown to bind at the load offered ({f'{offered} requests/s' if offered else 'a trace'}); a ceiling was not sought."
+        rates = ", ".join(f"{r.rate:g}" for r in found.rungs if r.rate)
+        offered = f"{rates} requests/s" if rates else "a trace"
+        return f"Nothing is shown to bind at the load offered ({offered}); a ceiling was not sought."
     return "Nothing is shown to bind: each ladder has one rung, which says nothing of a ceiling."
 
 
