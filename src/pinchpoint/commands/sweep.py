@@ -10,7 +10,7 @@ from pinchpoint.plan.model import Profile
 from pinchpoint.twin.model import Twin, read_twin
 
 if TYPE_CHECKING:
-    from pinchpoint.twin.sweep import Sweep
+    from pinchpoint.twin.tradeoff import Sweep
 
 __all__ = ["sweep"]
 

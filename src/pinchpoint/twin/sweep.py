@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,18 +20,10 @@ from pinchpoint.twin.ensemble import combine
 from pinchpoint.twin.measure import gap_pool, measure, weighted_quantiles
 from pinchpoint.twin.model import Client, Engine, Member, Twin
 from pinchpoint.twin.rungs import Rung
+from pinchpoint.twin.tradeoff import OVER, Over, Point, Sweep, Value, doubts_of, own_setting, words_of
 
-__all__ = ["OVER", "Point", "Sweep", "parse_over", "sweep_twin"]
+__all__ = ["parse_over", "sweep_twin"]
 
-Over = Literal["token_budget", "ranks", "concurrency", "disaggregation", "max_sequences", "kv_tokens"]
-OVER: tuple[Over, ...] = (
-    "token_budget",
-    "ranks",
-    "concurrency",
-    "disaggregation",
-    "max_sequences",
-    "kv_tokens",
-)
 _DEFAULTS: dict[str, str] = {
     "token_budget": "512..32768",
     "ranks": "1..16",
@@ -42,39 +34,6 @@ _DEFAULTS: dict[str, str] = {
 }
 METRICS = ("total_tok_s", "output_tok_s", "ttft_mean_s", "ttft_p99_s", "tpot_mean_ms", "itl_p50_ms", "itl_p99_ms",
            "gap_time_p99_ms", "longest_ms")  # fmt: skip
-
-
-class Value(msgspec.Struct, frozen=True):
-    """A predicted number with its 80 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-class Point(msgspec.Struct, frozen=True):
-    """One setting at one rung."""
-
-    over: str
-    setting: str  # "2048", or "2 prefill + 6 decode ranks"
-    number: float
-    rung: str
-    concurrency: int | None
-    metrics: dict[str, Value]
-    extrapolated: bool
-    note: str = ""
-    flags: dict[str, str] = {}  # the setting in the engines' own flags
-
-
-class Sweep(msgspec.Struct, frozen=True):
-    """All points, what they say and where they end."""
-
-    twin: str
-    over: str
-    points: list[Point]
-    baseline: str  # the setting that was measured
-    words: list[str]  # settings worth trying and what each costs
-    warnings: list[str] = []
 
 
 def parse_over(text: str) -> tuple[Over, list[int]]:
@@ -91,7 +50,7 @@ def parse_over(text: str) -> tuple[Over, list[int]]:
     try:
         if found := re.fullmatch(r"(\d+)\.\.(\d+)", values):
             low, high = int(found[1]), int(found[2])
-            numbers = []
+            numbers = list[int]()
             while 0 < low <= high and len(numbers) < 40:
                 numbers.append(low)
                 low = low + 1 if name == "disaggregation" else low * 2
@@ -103,7 +62,7 @@ def parse_over(text: str) -> tuple[Over, list[int]]:
         raise PlanError(
             f"--over {text!r}: write {name}=LOW..HIGH or {name}=A,B,C with whole numbers from 1 up"
         )
-    return name, numbers  # type: ignore[return-value]
+    return name, numbers
 
 
 def _changed(member: Member, over: Over, number: int, own: Engine) -> Member | None:
@@ -278,12 +237,7 @@ def sweep_twin(
     if over != "concurrency":
         points += _baseline(twin, over, rungs, seeds, members)
     return Sweep(
-        twin.name,
-        over,
-        points,
-        _own_setting(twin.engine, over),
-        _words(points, over, twin),
-        _doubts(twin, over),
+        twin.name, over, points, own_setting(twin.engine, over), words_of(points, over), doubts_of(twin, over)
     )
 
 
@@ -304,87 +258,4 @@ def _baseline(twin: Twin, over: Over, rungs: Sequence[Rung], seeds: int, members
         }
         out.append(Point(over, "as it is", 0, rung.label, rung.concurrency, metrics, not _measured(twin, rung),
                          "", twin.engine.flags()))  # fmt: skip
-    return out
-
-
-def _own_setting(engine: Engine, over: Over) -> str:
-    return "one engine for both" if over in ("concurrency", "disaggregation") else str(getattr(engine, over))
-
-
-def _words(points: Sequence[Point], over: Over, twin: Twin) -> list[str]:
-    """Settings worth trying, each with its gain and its price."""
-    out = []
-    for rung in dict.fromkeys(point.rung for point in points):
-        mine = [point for point in points if point.rung == rung]
-        own = next((point for point in mine if point.setting == "as it is"), None)
-        others = [point for point in mine if point is not own]
-        if over == "concurrency" or own is None or not others:
-            continue
-        for point in _worth_trying(own, others):
-            out.append(f"{rung}: {over} {point.setting}: {_changes(own, point)}")
-    if over == "concurrency":
-        out += _where_it_ends(points)
-    return out
-
-
-def _where_it_ends(points: Sequence[Point]) -> list[str]:
-    out = []
-    shapes: dict[str, list[Point]] = {}
-    for point in points:
-        shapes.setdefault(point.rung.rpartition(" at ")[0], []).append(point)
-    for shape, ladder in shapes.items():
-        best = max(
-            ladder, key=lambda p: p.metrics["total_tok_s"].value if "total_tok_s" in p.metrics else 0.0
-        )
-        top = best.metrics.get("total_tok_s")
-        if top is None:
-            continue
-        end = ladder[-1].note or ("still rising there" if best is ladder[-1] else "less beyond it")
-        out.append(
-            f"{shape}: {top.value:.0f} tok/s ({top.low:.0f} to {top.high:.0f}) at {best.concurrency}; {end}"
-        )
-    return out
-
-
-def _worth_trying(own: Point, others: Sequence[Point]) -> list[Point]:
-    """Best throughput, shortest longest pause and best TTFT among the others, where they beat what is there."""
-    picks: list[Point] = []
-    for name, sign in (("total_tok_s", -1.0), ("longest_ms", 1.0), ("ttft_mean_s", 1.0)):
-        have = [point for point in others if name in point.metrics]
-        if not have or name not in own.metrics:
-            continue
-        best = min(have, key=lambda point: sign * point.metrics[name].value)
-        if (
-            sign * best.metrics[name].value < sign * own.metrics[name].value * (1 + sign * -0.03)
-            and best not in picks
-        ):
-            picks.append(best)
-    return picks
-
-
-def _changes(own: Point, point: Point) -> str:
-    parts = []
-    for name, label in (("total_tok_s", "throughput"), ("ttft_mean_s", "TTFT"), ("longest_ms", "longest pause"),
-                        ("itl_p99_ms", "p99 of gaps"), ("gap_time_p99_ms", "p99 by time")):  # fmt: skip
-        if name in own.metrics and name in point.metrics and own.metrics[name].value > 0:
-            ratio = point.metrics[name].value / own.metrics[name].value
-            parts.append(f"{label} {100 * (ratio - 1):+.0f} %" if ratio < 3 else f"{label} × {ratio:.1f}")
-    return ", ".join(parts)
-
-
-def _doubts(twin: Twin, over: Over) -> list[str]:
-    out = [f"extrapolated from {twin.name}: what a rank or a pool of other size costs was never measured"]
-    if over == "token_budget":
-        out[0] = f"no other token budget was measured; the cost per chunk is that of {twin.name}"
-    if over == "concurrency":
-        limits = (
-            "the interval grows with every doubling" if twin.engine.kv_tokens else "KV capacity is not known"
-        )
-        out[0] = f"beyond the measured concurrencies {limits}"
-    if over == "disaggregation":
-        out.append(
-            "experts over fewer GPUs: their cost is scaled, the exchange is not; transfer of KV is free"
-        )
-    if len(twin.members()) == 1:
-        out.append("one setting only: the interval holds no doubt about policy, budget or ranks")
     return out
