@@ -44,8 +44,8 @@ class Series:
         high = min(len(self.t) - 1, int(np.searchsorted(self.t, end_ns, side="left")))
         if high <= low:
             return None
-        grown = float(self.value[high] - self.value[low])
-        return grown if grown >= 0 else None
+        steps = np.diff(self.value[low : high + 1])
+        return None if (steps < 0).any() else float(steps.sum())
 
     def inside(self, start_ns: int, end_ns: int) -> Floats:
         """Values read within."""

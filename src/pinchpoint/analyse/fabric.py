@@ -198,7 +198,7 @@ def growth(series: PortSeries, name: str, window: Window) -> float | None:
     low = int(np.searchsorted(t, window.start_ns, side="right")) - 1
     high = int(np.searchsorted(t, window.end_ns, side="left"))
     low, high = max(low, 0), min(high, len(t) - 1)
-    if high <= low or raw[high] < raw[low]:
+    if high <= low or (raw[low + 1 : high + 1] < raw[low:high]).any():
         return None
     return float(int(raw[high]) - int(raw[low]))
 

@@ -66,8 +66,9 @@ def growths(folder: RunFolder, start_ns: int, end_ns: int) -> dict[tuple[str, st
     """(source, entity, metric, unit) → growth of each counter across a window; None where it fell (a reset)."""
     rows = folder.columns(
         "SELECT source, entity, metric, unit, arg_max(raw, t_ns) FILTER (t_ns <= ?) AS low, "
-        "arg_min(raw, t_ns) FILTER (t_ns >= ?) AS high, arg_min(raw, t_ns) AS first, arg_max(raw, t_ns) AS last "
-        "FROM samples WHERE raw IS NOT NULL AND t_ns BETWEEN ? AND ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3",
+        "arg_min(raw, t_ns) FILTER (t_ns >= ?) AS high, arg_min(raw, t_ns) AS first, arg_max(raw, t_ns) AS last, "
+        "bool_or(raw < before) AS fell FROM (SELECT *, lag(raw) OVER (PARTITION BY source, entity, metric ORDER BY t_ns) "
+        "AS before FROM samples WHERE raw IS NOT NULL AND t_ns BETWEEN ? AND ?) GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3",
         [start_ns, end_ns, start_ns - 10 * SECOND, end_ns + 10 * SECOND],
     )
     found: dict[tuple[str, str, str, str], float | None] = {}
@@ -76,8 +77,8 @@ def growths(folder: RunFolder, start_ns: int, end_ns: int) -> dict[tuple[str, st
         key = tuple(str(columns[name][at]) for name in ("source", "entity", "metric", "unit"))
         low = columns["low"][at] if not np.ma.is_masked(columns["low"][at]) else columns["first"][at]
         high = columns["high"][at] if not np.ma.is_masked(columns["high"][at]) else columns["last"][at]
-        grown = int(high) - int(low)
-        found[key] = float(grown) if grown >= 0 else None  # type: ignore[index]
+        fell = not np.ma.is_masked(columns["fell"][at]) and bool(columns["fell"][at])
+        found[key] = None if fell else float(int(high) - int(low))  # type: ignore[index]
     return found
 
 
