@@ -23,10 +23,11 @@ from pinchpoint.wire.http1 import ResponseReader
 __all__ = ["Connection", "Reply", "Tally"]
 
 _MOST_READS = 64
-_MOST_BYTES = 32 << 10
-_SHORT = 8  # a read this short may be a piece of an end marker that was cut
-_LAST_CHUNK = b"0\r\n\r\n"
-_DONE = b"[DONE]"
+_LARGE = 4 << 10  # many events in one read: it has waited long enough
+_SHORT = 8  # a read this short may be a piece of an end that was cut
+# How a read ends that may hold the end of the answer: the last chunk, or [DONE] in any framing. What is missed here is
+# found by the sweep.
+_ENDS = (b"0\r\n\r\n", b"]\n\n\r\n", b"]\n\n", b"]\r\n\r\n", b"]\r\n\r\n\r\n", b"]\n\r\n", b"]\n")
 _KEEP_ALIVE_MARGIN_S = 0.5
 
 
@@ -72,7 +73,6 @@ class Connection(asyncio.Protocol):
         self.served = 0  # whole messages so far
         self._transport: asyncio.Transport | None = None
         self._pending: list[tuple[int, bytes]] = []
-        self._size = 0
         self._eager = False
         self._last_read_ns = 0
         self._response: ResponseReader | None = None
@@ -91,17 +91,11 @@ class Connection(asyncio.Protocol):
         t = now_ns()
         pending = self._pending
         pending.append((t, data))
-        if self._eager:
-            self.parse()
-            return
-        size = len(data)
-        self._size += size
         if (
-            size < _SHORT
+            self._eager
+            or not _SHORT <= len(data) <= _LARGE
+            or data.endswith(_ENDS)
             or len(pending) >= _MOST_READS
-            or self._size >= _MOST_BYTES
-            or data.endswith(_LAST_CHUNK)
-            or _DONE in data
         ):
             self.parse()
 
@@ -192,7 +186,6 @@ class Connection(asyncio.Protocol):
         if not pending:
             return
         self._pending = []
-        self._size = 0
         response = self._response
         if response is None or self.idle:
             # Bytes that nobody asked for: no HTTP server, or one that says goodbye (408).
@@ -212,12 +205,12 @@ class Connection(asyncio.Protocol):
         last, longest = self._last_read_ns, self.tally.longest_gap_ns
         if self._eager:
             longest = 1 << 62  # a wait for the first token is no gap
-        answer = self._answer
+        answer, feed = self._answer, response.feed
         for t, data in pending:
             if t - last > longest:
                 self.tally.longest_gap_ns = longest = t - last
             last = t
-            pieces = response.feed(data)
+            pieces = feed(data)
             if answer is None:
                 if response.status is not None:
                     kind = response.headers.get("content-type")

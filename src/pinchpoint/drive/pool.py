@@ -94,9 +94,10 @@ class Pool:
         """
         ask.connection = self._take(ask.endpoint)
         if ask.connection is not None:
+            used = ask.connection.served > 0
             reply = await ask.connection.send(ask.request)
             if not reply.stale:
-                if ask.connection.served > 1 or not ask.connection.closed:
+                if used:
                     self._stale[ask.endpoint] = 0
                 return reply
             self._stale[ask.endpoint] += 1

@@ -28,7 +28,7 @@ __all__ = ["Probed", "probe"]
 
 _MOST_TRIES = 16
 _LONGEST_ANSWER_S = 120.0  # to a probe of a few tokens; a first request may compile kernels
-_PROBE_OSL = 4
+_PROBE_OSL = 3
 
 
 class Probed(msgspec.Struct, frozen=True):
