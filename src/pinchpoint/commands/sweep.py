@@ -57,3 +57,22 @@ def _own_shapes(twin: Twin, *, with_decode: bool) -> list[tuple[str, int, int]]:
         found.setdefault(kind, (name, isl, osl))
     shapes = [found.get("mixed", ("mixed", 4096, 512))]
     return ([found.get("decode", ("decode", 128, 2048))] if with_decode else []) + shapes
+
+
+def from_terminal(
+    twin: Path, over: str, *, profiles: Sequence[Profile], concurrency: Sequence[int], as_json: bool
+) -> int:
+    """``pinchpoint sweep``."""
+    import msgspec
+
+    from pinchpoint.commands.terminal import Steps
+
+    with Steps() as steps:
+        found = sweep(twin, over, profiles=profiles, concurrency=concurrency, progress=steps.progress)
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        from pinchpoint.report.twins import print_sweep
+
+        print_sweep(msgspec.to_builtins(found))
+    return 0

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from pinchpoint.errors import TableError
-from pinchpoint.twin.constants import Scale, build
+from pinchpoint.twin.constants import Hypothesis, Scale, build
 from pinchpoint.twin.ensemble import CEILING, FLOOR, combine, family, soft_weights, weighted_middle
 from pinchpoint.twin.explained import deciding, inferred, little_notes, silences
 from pinchpoint.twin.fit import Fitted, fit_all, leave_out, predictions
@@ -29,6 +29,7 @@ def calibrate_rungs(
     table: Table,
     *,
     ranks: int | None = None,
+    hypotheses: Sequence[Hypothesis] | None = None,
     steady: bool = False,
     effort: float = 1.0,
     keep: int = 10,
@@ -38,7 +39,7 @@ def calibrate_rungs(
 ) -> Twin:
     """The twin of a table; under a minute on one core at effort 1. The same table gives the same twin.
 
-    ``steady``: rates are of a steady window (as pinchpoint's own), not of whole rungs.
+    ``hypotheses`` replaces the settings that are tried. ``steady``: rates are of a steady window (as pinchpoint's own), not of whole rungs.
 
     Raises:
         TableError: fewer than two rungs, or nothing to fit to.
@@ -60,7 +61,7 @@ def calibrate_rungs(
         progress=lambda words, share: say(words, 0.8 * share),
     )
     say("leaving rungs out", 0.8)
-    held = leave_out(fitted[: 4 if effort >= 0.5 else 2], scale, targets)
+    held = leave_out(fitted[: 4 if effort >= 1 else 2], scale, targets, moves=6 if effort >= 1 else 3)
     members = _members(fitted, scale, targets)
     best = members[0]
     spread, left_out = _spread(held, targets)

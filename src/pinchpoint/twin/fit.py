@@ -132,7 +132,8 @@ def fit_all(
             progress(words, share)
 
     change = msgspec.structs.replace
-    screen, again, vary, refine = (max(6, round(effort * n)) for n in (17, 20, 17, 22))
+    # one Jacobian and so many moves
+    screen, again, vary, refine = (len(NAMES) + 1 + max(3, round(effort * n)) for n in (5, 8, 5, 10))
     starts = {ranks: decode_start(scale, targets, ranks) for ranks in sorted({h.ranks for h in hypotheses})}
     screened: list[Fitted] = []
     for i, one in enumerate(hypotheses):

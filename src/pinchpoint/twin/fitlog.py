@@ -162,8 +162,8 @@ def _fit(
     starts = [np.zeros(len(_NAMES)) for _ in _KV_STARTS]
     for start, share in zip(starts, _KV_STARTS if sizes.queued else (1.0,), strict=False):
         start[-1] = math.log(share) / _WIDTH["kv"]
-    tried = [descend(residuals, start, 22) for start in starts[: len(_KV_STARTS) if sizes.queued else 1]]
+    tried = [descend(residuals, start, 16) for start in starts[: len(_KV_STARTS) if sizes.queued else 1]]
     z, loss, _ = min(tried, key=lambda found: found[1])
-    z, loss, _ = descend(residuals, z, 24, step=0.2)
+    z, loss, _ = descend(residuals, z, 18, step=0.2)
     engine, step = _build(np.clip(z, -5, 5), sizes, budget, most)
     return loss, engine, step, goes_on, residuals(z)
