@@ -97,7 +97,7 @@ def worker(streams: int, osl: int, seconds: float) -> tuple[float, dict[str, flo
 
 def main() -> None:
     streams, gap, seconds = (int(v) for v in [*sys.argv[1:], 512, 20, 8][:3])
-    osl = 100
+    osl = 200
     server = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("null_engine.py")), str(PORT), "200", str(gap)],
         stdout=subprocess.PIPE,
