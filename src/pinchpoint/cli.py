@@ -215,6 +215,133 @@ def agent(
     return command.from_terminal(print_file=print_file, arguments=arguments)
 
 
+TwinFile = Annotated[
+    Path, Parameter(help="twin.yaml, as written by calibrate; 'reference' is the one that ships.")
+]
+
+
+@app.command
+def calibrate(
+    table: Annotated[Path, Parameter(help="CSV of rungs, JSON lines of requests, or a run folder.")],
+    *,
+    output: Annotated[Path, Parameter(name=("--output", "-o"), help="Where the twin goes.")] = Path(
+        "twin.yaml"
+    ),
+    ranks: Annotated[int | None, Parameter(help="Number of data-parallel ranks, where known.")] = None,
+    json: Json = False,
+) -> int:
+    """Fit a twin of the cluster to a table of rungs, a log of requests, or a run; say how well and what else fits.
+
+    Example:
+
+      pinchpoint calibrate rungs.csv -o twin.yaml
+    """
+    from pinchpoint.commands import calibrate as command
+
+    return command.from_terminal(table, output, ranks=ranks, as_json=json)
+
+
+@app.command
+def judge(
+    twin: TwinFile,
+    table: Annotated[Path, Parameter(help="A table the twin was not fitted on.")],
+    *,
+    json: Json = False,
+) -> int:
+    """Predict a table the twin was not fitted on, cell by cell: measured, predicted, interval, error.
+
+    Example:
+
+      pinchpoint judge twin.yaml other-rungs.csv
+    """
+    from pinchpoint.commands import judge as command
+
+    return command.from_terminal(twin, table, as_json=json)
+
+
+@app.command
+def simulate(
+    twin: TwinFile,
+    *overrides: str,
+    load: LoadFlags = LoadFlags(),  # noqa: B008
+    output: OutputFlags = OutputFlags(),  # noqa: B008
+    config: ConfigFile = None,
+    json: Json = False,
+) -> int:
+    """Let the twin run a plan in virtual time; leaves a run folder like any other, with source: twin.
+
+    Example:
+
+      pinchpoint simulate twin.yaml --profiles mixed --concurrency 16,32,64,128
+    """
+    from pinchpoint.commands import simulate as command
+
+    return command.from_terminal(twin, _plan(config, overrides, given(load, output)), as_json=json)
+
+
+@app.command
+def sweep(
+    twin: TwinFile,
+    *,
+    over: Annotated[
+        str,
+        Parameter(
+            help="What is varied: token_budget=512..32768, ranks, concurrency, disaggregation, max_sequences, kv_tokens."
+        ),
+    ] = "token_budget",
+    profile: Annotated[
+        list[str] | None, Parameter(help="NAME=ISL/OSL; repeatable. Default: the twin's mixed shape.")
+    ] = None,
+    concurrency: Annotated[str | None, Parameter(help="As 32,64.")] = None,
+    json: Json = False,
+) -> int:
+    """Trade-offs of a twin: longest pause, gaps by count and by time, TTFT and throughput at every setting.
+
+    Example:
+
+      pinchpoint sweep twin.yaml --over token_budget=512..32768
+    """
+    from pinchpoint.commands import sweep as command
+    from pinchpoint.plan.values import concurrency as levels
+    from pinchpoint.plan.values import profiles
+
+    return command.from_terminal(
+        twin,
+        over,
+        profiles=() if profile is None else profiles(profile),
+        concurrency=() if concurrency is None else levels(concurrency),
+        as_json=json,
+    )
+
+
+@app.command
+def serve(
+    twin: TwinFile,
+    *,
+    host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="0: a free one.")] = 8000,
+    speed: Annotated[float, Parameter(help="10 plays ten times as fast.")] = 1.0,
+    model: Annotated[str, Parameter(help="Name it answers to.")] = "twin",
+) -> int:
+    """Play the twin as an OpenAI-compatible endpoint, in real or compressed time, until Ctrl-C.
+
+    Example:
+
+      pinchpoint serve reference --speed 10
+    """
+    from pinchpoint.commands import serve as command
+
+    command.serve(
+        twin,
+        host=host,
+        port=port,
+        speed=speed,
+        model=model,
+        ready=lambda url: print(url, flush=True),
+    )
+    return 0
+
+
 def _plan(config: Path | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> Any:
     from pinchpoint.plan.read import read_plan
 

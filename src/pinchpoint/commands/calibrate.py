@@ -56,3 +56,20 @@ def calibrate(
     if output is not None:
         write_twin(twin, output)
     return twin
+
+
+def from_terminal(table: Path, output: Path, *, ranks: int | None, as_json: bool) -> int:
+    """``pinchpoint calibrate``."""
+    import msgspec
+
+    from pinchpoint.commands.terminal import Steps
+
+    with Steps() as steps:
+        twin = calibrate(table, output, ranks=ranks, progress=steps.progress)
+    if as_json:
+        print(msgspec.json.encode(twin).decode())
+    else:
+        from pinchpoint.report.twins import print_fit
+
+        print_fit(twin.fitted_on, twin.inferred, twin.notes, str(output))
+    return 0

@@ -48,3 +48,17 @@ def judge(twin: Path, table: Path) -> Judgement:
             )
         return judge_pools(read, rungs)
     return judge_rungs(read, rungs)
+
+
+def from_terminal(twin: Path, table: Path, *, as_json: bool) -> int:
+    """``pinchpoint judge``."""
+    import msgspec
+
+    judged = judge(twin, table).as_json()
+    if as_json:
+        print(msgspec.json.encode(judged).decode())
+    else:
+        from pinchpoint.report.twins import print_judgement
+
+        print_judgement(judged)
+    return 0

@@ -66,3 +66,13 @@ def simulate(
         else:
             folder.write_json("findings.json", findings)
         return RunResult(folder.path, findings, exit_code(folder, findings), None)
+
+
+def from_terminal(twin: Path, plan: Plan, *, as_json: bool) -> int:
+    """``pinchpoint simulate``."""
+    from pinchpoint.commands.terminal import LiveOnlooker, show_findings
+
+    with LiveOnlooker(to_stderr=as_json) as onlooker:
+        result = simulate(twin, plan, progress=onlooker.rung_closed)
+    show_findings(result.findings, result.folder, as_json=as_json, stopped=result.stopped)
+    return result.exit_code

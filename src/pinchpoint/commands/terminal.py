@@ -9,15 +9,16 @@ from typing import Self
 
 import msgspec
 from rich.console import Console
+from rich.progress import Progress
 
 from pinchpoint.analyse.findings import Findings, RungReading
-from pinchpoint.drive.orders import Progress
+from pinchpoint.drive import orders
 from pinchpoint.plan.model import Rung
 from pinchpoint.report.live import Live, Tick
 from pinchpoint.report.terminal import print_summary
 from pinchpoint.units import now_ns, to_ms
 
-__all__ = ["LiveOnlooker", "show_findings"]
+__all__ = ["LiveOnlooker", "Steps", "show_findings"]
 
 
 class LiveOnlooker:
@@ -50,7 +51,7 @@ class LiveOnlooker:
         """See :class:`pinchpoint.commands.run.Onlooker`."""
         self._live.rung_closed(reading)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: orders.Progress) -> None:
         """See :class:`pinchpoint.commands.run.Onlooker`."""
         self._live.progress(
             Tick(
@@ -68,6 +69,28 @@ class LiveOnlooker:
                 lag_ms=to_ms(progress.lag_ns),
             )
         )
+
+
+class Steps:
+    """Progress of a computation on standard error: a bar on a terminal, nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("", total=1.0)
+
+    def __enter__(self) -> Self:
+        if self._bar.console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def progress(self, what: str, share: float) -> None:
+        """``what`` is being done, ``share`` of it all is through."""
+        self._bar.update(self._task, description=what, completed=share)
 
 
 def show_findings(

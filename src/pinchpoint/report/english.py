@@ -354,6 +354,23 @@ _CHECK = {
     "check.note": "note: {note}",
 }
 
+_TWIN = {
+    "twin.inferred": "What the table says of the engine",
+    "twin.notes": "To be known",
+    "twin.written": "Twin: {path}",
+    "twin.metric": "metric",
+    "twin.measured": "measured",
+    "twin.fitted": "fitted",
+    "twin.predicted": "predicted",
+    "twin.interval": "interval",
+    "twin.error": "error",
+    "twin.left_out": "error when its rung was left out",
+    "twin.beyond": " *",
+    "twin.mape": "mean absolute error {error} over {n} cells; {covered} of them inside their interval "
+    "(* beyond the table the twin was fitted on)",
+    "twin.worth": "Worth trying",
+}
+
 ENGLISH: dict[str, str] = {
     **_COLUMNS,
     **_MARKS,
@@ -365,4 +382,5 @@ ENGLISH: dict[str, str] = {
     **_PICTURES,
     **_DRY_RUN,
     **_CHECK,
+    **_TWIN,
 }
