@@ -80,13 +80,16 @@ class TwinProcess:
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().decode().strip()
         if not self.url:
-            self._process.wait(10)
+            self._close()
             raise EndpointError("the twin's endpoint did not start; its error is above")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

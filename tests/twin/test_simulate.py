@@ -1,0 +1,135 @@
+"""A simulated run is an ordinary run folder."""
+
+import numpy as np
+import pytest
+
+from pinchpoint.commands.simulate import simulate
+from pinchpoint.commands.sweep import sweep
+from pinchpoint.errors import PlanError, RecordError
+from pinchpoint.plan.model import Arrivals, Load, Plan, Profile
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.twin.model import Client, Engine, Step, Twin
+from pinchpoint.twin.sweep import parse_over
+
+TWIN = Twin(
+    name="t",
+    engine=Engine(token_budget=512, ranks=2),
+    step=Step(base_ms=10, per_sequence_us=100, prefill_token_us=50, mixed_surcharge=0.2),
+    client=Client(turnaround_ms=1),
+)
+PROFILES = (Profile("prefill", 1024, 1), Profile("decode", 16, 128), Profile("mixed", 512, 32))
+
+
+def plan(tmp_path, name="run", **more):
+    return Plan(output_dir=str(tmp_path / name), profiles=PROFILES, concurrency=(4, 8), seed=3, **more)
+
+
+def test_the_reader_reads_a_twin_like_any_other(tmp_path):
+    told = []
+    result = simulate(TWIN, plan(tmp_path), report=False, progress=told.append)
+    assert result.exit_code == 0
+    assert [r.rung for r in told] == [r.rung for r in result.findings.rungs]
+    with RunFolder.open(tmp_path / "run") as folder:
+        assert folder.facts["source"] == "twin"
+        for reading in result.findings.rungs:
+            assert reading.valid, reading.invalid_reasons
+            assert reading.requests == 5 * reading.concurrency  # one warm-up and four counted per slot
+            assert reading.little == pytest.approx(1.0, abs=0.12)
+    decode = next(r for r in result.findings.rungs if r.profile == "decode" and r.concurrency == 8)
+    assert decode.tpot_ms.p50 == pytest.approx(10.4, rel=0.02)  # 10 ms + 4 sequences on each of two ranks
+
+
+def test_the_same_plan_gives_the_same_rows(tmp_path):
+    rows = []
+    for name in ("a", "b"):
+        simulate(TWIN, plan(tmp_path, name), report=False)
+        with RunFolder.open(tmp_path / name) as folder:
+            rows.append(folder.columns("select request_id, t_ns from arrivals order by 1, 2"))
+    assert np.array_equal(rows[0]["t_ns"], rows[1]["t_ns"])
+    assert np.array_equal(rows[0]["request_id"], rows[1]["request_id"])
+
+
+def test_an_open_loop_waits_for_nobody(tmp_path):
+    result = simulate(
+        TWIN, plan(tmp_path, arrivals=Arrivals(pattern="constant", rates=(5.0,)), load=Load(request_count=20)), report=False
+    )
+    with RunFolder.open(tmp_path / "run") as folder:
+        due = folder.columns("select due_ns, sent_ns from requests where rung = 0 order by request_id")
+    assert np.array_equal(due["due_ns"], due["sent_ns"])
+    assert np.allclose(np.diff(due["due_ns"]), 0.2e9)
+    assert result.exit_code == 0
+
+
+def test_a_held_back_request_counts_from_when_it_was_due(tmp_path):
+    arrivals = Arrivals(pattern="constant", rates=(200.0,), max_in_flight=2)
+    simulate(TWIN, plan(tmp_path, arrivals=arrivals, load=Load(request_count=30)), report=False)
+    with RunFolder.open(tmp_path / "run") as folder:
+        got = folder.columns("select due_ns, sent_ns, end_ns from requests where rung = 0 order by request_id")
+    assert (got["sent_ns"] >= got["due_ns"]).all()
+    assert (got["sent_ns"] > got["due_ns"]).any()
+    open_at = [((got["sent_ns"] <= t) & (got["end_ns"] > t)).sum() for t in got["sent_ns"]]
+    assert max(open_at) <= 2
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
+    simulate(TWIN, plan(tmp_path), report=False)
+    with pytest.raises(RecordError, match="holds a run already"):
+        simulate(TWIN, plan(tmp_path), report=False)
+
+
+# -- sweeps
+
+
+def test_a_smaller_chunk_shortens_the_longest_pause():
+    found = sweep(TWIN, "token_budget=128,2048", profiles=[Profile("mixed", 4096, 256)], concurrency=[16])
+    small, large, own = found.points
+    assert small.metrics["longest_ms"].value < own.metrics["longest_ms"].value < large.metrics["longest_ms"].value
+    assert own.setting == "as it is"
+    assert any("token_budget 128" in words for words in found.words)
+    assert "--max-num-batched-tokens 128" in small.flags["vllm"]
+
+
+def test_chunked_against_hybrid_has_the_direction_and_size_of_sarathis_table():
+    """Yi-34B, ShareGPT: hybrid batching 0.53 s TTFT p50, 0.68 s TBT p99; chunked 1.04 and 0.17: × 2 and ÷ 4."""
+    from pinchpoint.twin.measure import measure
+    from pinchpoint.twin.arrivals import Open, poisson
+    from pinchpoint.twin.engine import simulate as play
+    import random
+
+    draw = random.Random(2)
+    times = poisson(1.0, 300, draw)
+    isl = [min(8000, max(16, round(draw.lognormvariate(7.0, 0.8)))) for _ in times]
+    osl = [min(1000, max(8, round(draw.lognormvariate(5.2, 0.8)))) for _ in times]
+    step = Step(base_ms=25, per_sequence_us=150, prefill_token_us=110)
+    hybrid = measure([play(Engine(token_budget=8192), step, Open(times, isl, osl))], 1)
+    chunked = measure([play(Engine(token_budget=512), step, Open(times, isl, osl))], 1)
+    assert hybrid["itl_p99"] / chunked["itl_p99"] > 2.5
+    assert chunked["ttft_p50"] / hybrid["ttft_p50"] > 1.1
+
+
+def test_a_ladder_ends_where_the_kv_cache_is_full():
+    engine = Engine(token_budget=2048, kv_tokens=20_000)
+    twin = Twin(name="t", engine=engine, step=Step(base_ms=10, per_sequence_us=10, prefill_token_us=5))
+    found = sweep(twin, "concurrency=8..1024", profiles=[Profile("decode", 128, 1024)])
+    assert found.points[-1].concurrency < 1024
+    assert "preempted" in found.points[-1].note
+
+
+def test_disaggregation_has_no_pauses_from_prompts():
+    found = sweep(TWIN, "disaggregation=4", profiles=[Profile("mixed", 4096, 128)], concurrency=[16])
+    apart, together = found.points
+    assert apart.metrics["longest_ms"].value < together.metrics["longest_ms"].value
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("token_budget=512..4096", [512, 1024, 2048, 4096]), ("ranks=1,3", [1, 3]), ("disaggregation=2..4", [2, 3, 4])],
+)
+def test_ranges(text, numbers):
+    assert parse_over(text)[1] == numbers
+
+
+@pytest.mark.parametrize("text", ["colour=1", "ranks=a", "ranks=0..4", "token_budget=-5", "ranks=8..4"])
+def test_bad_ranges_are_refused(text):
+    with pytest.raises(PlanError, match="--over"):
+        parse_over(text)
