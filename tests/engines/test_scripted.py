@@ -125,6 +125,23 @@ def test_steps_serialise_prompts_and_stop_decoding_meanwhile(scripted):
     assert first_sent.event_ns[together - 1] - first_sent.event_ns[together - 2] >= 50 * MS
 
 
+def test_whole_prompts_are_taken_one_per_step(scripted):
+    """While a prompt of 400 tokens runs (200 ms), two of 100 arrive: each has a step of 50 ms of its own."""
+    endpoint = scripted(Script(steps=Steps(step_ms=0, prefill_us=500)))
+    lengths = (400, 100, 100)
+    asking = [
+        threading.Thread(target=ask, args=(endpoint.url,), kwargs={"prompt": [1] * length, "max_tokens": 1})
+        for length in lengths
+    ]
+    for thread in asking:
+        thread.start()
+        time.sleep(0.05)
+    for thread in asking:
+        thread.join()
+    second, third = [sent.event_ns[0] for sent in endpoint.truth() if sent.prompt_tokens == 100]
+    assert third - second >= 25 * MS  # 50, of which a late step before it may have used up to half
+
+
 def test_chunks_bound_the_pause(scripted):
     endpoint = scripted(Script(steps=Steps(step_ms=1, prefill_us=100, chunk=64)))
     ask(endpoint.url, prompt=[1] * 640, max_tokens=2)
