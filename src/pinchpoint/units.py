@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from statistics import median
 from time import perf_counter_ns as now_ns
 
 from pinchpoint.errors import PlanError
@@ -15,6 +18,7 @@ __all__ = [
     "SECOND",
     "duration_ns",
     "now_ns",
+    "period_of",
     "show_duration",
     "to_ms",
     "to_s",
@@ -26,6 +30,8 @@ SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 
+_FEWEST_GAPS = 4
+_SINGLE = 1.8  # times the shortest gap: still one period, with its jitter; two would be 2
 _UNITS = {"": SECOND, "ms": MILLISECOND, "s": SECOND, "m": MINUTE, "min": MINUTE, "h": HOUR}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?\s*")
 
@@ -57,6 +63,23 @@ def duration_ns(text: str | int | float) -> int:
     if total <= 0:
         raise PlanError(f"the duration {source!r} must be longer than zero")
     return round(total)
+
+
+def period_of(gaps: Iterable[float]) -> float | None:
+    """The period behind gaps of which many are several periods long; None for fewer than four gaps.
+
+    A counter that a device copies every R seconds changes after R, 2 R, 3 R, as traffic comes and goes, and never after
+    less: so the shortest gaps that are no chance (a twentieth of all, and two at least) tell R, and not the median.
+    """
+    ordered = sorted(gaps)
+    if len(ordered) < _FEWEST_GAPS:
+        return None
+    enough = max(2, len(ordered) // 20)
+    for at, shortest in enumerate(ordered):
+        single = ordered[at : bisect_right(ordered, _SINGLE * shortest)]
+        if len(single) >= enough:
+            return float(median(single))
+    return float(median(ordered))
 
 
 def show_duration(ns: float) -> str:

@@ -132,7 +132,8 @@ def test_large_steps_beside_our_pauses():
 def test_times_are_means_and_quantiles_are_intervals():
     times = page(ttft_s_of_sum=lambda t: 0.3 * t, ttft_s_of_count=lambda t: 2 * t, queue_s_of_sum=lambda t: 0.15 * t,
                  queue_s_of_count=lambda t: 2 * t,
-                 **{"ttft_s_le_0.1": lambda t: t, "ttft_s_le_0.25": lambda t: 2 * t, "ttft_s_le_inf": lambda t: 2 * t})  # fmt: skip
+                 **{"ttft_s_le_0.1": lambda t: t, "ttft_s_le_0.25": lambda t: 2 * t,
+                    "ttft_s_le_inf": lambda t: 2 * t})  # fmt: skip
     (row,) = only(engine_rows(times, reading(), WHOLE, "e"))
     assert row["ttft_mean_ms"] == pytest.approx(150)
     assert row["ttft_p99_ms"] == [100, 250]

@@ -267,10 +267,30 @@ def test_shapes_with_their_period_and_duty(bps, kind, period_ms, duty):
     assert found.regular == (period_ms is not None)
 
 
-def test_a_rhythm_faster_than_the_readings_has_no_period():
+def test_a_rhythm_faster_than_the_readings_is_level_and_has_no_period():
     found = waveform(shaped(lambda t: 800e6 if t % 0.02 < 0.01 else 0, poll_ms=10), 0, 20 * S)
-    assert found.period_ms is None
-    assert "as fast as the readings" in found.why_no_period
+    assert (found.kind, found.period_ms) == ("plateau", None)
+    assert found.resolution_ms > 10
+
+
+def test_a_steady_stream_of_large_packets_is_level_at_a_thousand_reads_a_second():
+    # 60 kB every 1.2 ms: single reads jump between nothing and a gigabit.
+    found = waveform(shaped(lambda t: 1e9 if (t * 1000) % 12 < 5 else 0, poll_ms=1, length_s=5), 0, 5 * S)
+    assert found.kind == "plateau" or found.period_ms == pytest.approx(12, rel=0.1)
+    rng = np.random.default_rng(7)
+    noisy = rng.choice([0.0, 1e9], 20_000)
+    found = waveform(shaped(lambda t: noisy[min(int(t * 1000), 19_999)], poll_ms=1), 0, 20 * S)
+    assert found.kind == "plateau"
+
+
+def test_the_rhythm_of_the_load_is_found_under_the_jumps_of_single_packets():
+    rng = np.random.default_rng(7)
+    noisy = rng.choice([0.0, 1e9], 20_000)
+    found = waveform(
+        shaped(lambda t: noisy[min(int(t * 1000), 19_999)] if t % 0.8 < 0.3 else 0.0, poll_ms=1), 0, 20 * S
+    )
+    assert found.regular
+    assert found.period_ms == pytest.approx(800, rel=0.05)
 
 
 def test_too_few_readings_have_no_shape():

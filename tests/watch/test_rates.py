@@ -253,5 +253,6 @@ def test_whatever_the_refresh_the_mean_is_right_and_the_peak_is_no_higher_than_a
     whole = spread(rates, int(rates.start[0]), int(rates.end[-1]))
     assert whole.mean == pytest.approx(share * GIGA, rel=0.15)
     assert not rates.speed_wrong
-    assert rates.rejected == 0
+    # Polled about as often as it refreshes, two copies may fall into one poll: that is rejected, rarely.
+    assert rates.rejected <= (2 if refresh < 2 * poll else 0)
     assert rates.bps.max(initial=0) <= share * GIGA * refresh / max(refresh - poll, 0.5 * refresh) * 1.05

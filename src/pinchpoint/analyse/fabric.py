@@ -14,7 +14,15 @@ import msgspec
 import numpy as np
 
 from pinchpoint.analyse.findings import RungReading
-from pinchpoint.analyse.ports import PortFacts, PortSeries, load_ports, port_facts, rates_of, source_refresh
+from pinchpoint.analyse.ports import (
+    PortFacts,
+    PortSeries,
+    load_ports,
+    port_facts,
+    rates_of,
+    source_refresh,
+    told_refresh_ms,
+)
 from pinchpoint.analyse.rails import grouped, rail_rows
 from pinchpoint.analyse.rates import Rates, Spread, spread, wire_factor
 from pinchpoint.analyse.signs import sign_rows
@@ -64,7 +72,7 @@ def read_fabric(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict
         if window is None:
             continue
         series = list(load_ports(folder, window.start_ns, window.end_ns))
-        ports = port_rows(series, facts, window)
+        ports = port_rows(series, facts, window, watch)
         rows += ports
         rows += total_rows(ports, window)
         rows += rail_rows(ports, window)
@@ -90,13 +98,16 @@ def window_of(reading: RungReading) -> Window | None:
 
 
 def port_rows(
-    series: Sequence[PortSeries], facts: Mapping[tuple[str, str], PortFacts], window: Window
+    series: Sequence[PortSeries],
+    facts: Mapping[tuple[str, str], PortFacts],
+    window: Window,
+    watch: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """``row: port``, one for each port and direction."""
     rows = []
     for source in sorted({one.source for one in series}):
         own = [one for one in series if one.source == source]
-        refresh = source_refresh(own)
+        refresh = source_refresh(own, told_refresh_ms(watch or {}, source))
         for one in own:
             known = facts.get((one.source, one.entity)) or PortFacts(one.source, one.entity)
             for direction, rates in rates_of(one, known, refresh).items():

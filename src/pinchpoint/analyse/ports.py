@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,20 @@ from pinchpoint.analyse.rates import Rates, estimate_refresh, port_rates
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import MILLISECOND, SECOND
 
-__all__ = ["PortFacts", "PortSeries", "load_ports", "port_facts", "rates_of"]
+__all__ = [
+    "PortFacts",
+    "PortSeries",
+    "load_ports",
+    "port_facts",
+    "rates_of",
+    "source_refresh",
+    "told_refresh_ms",
+]
 
 Ints = NDArray[np.int64]
 
 SHORTEST_MARGIN, LONGEST_MARGIN = 10 * SECOND, 300 * SECOND
 MARGIN_REFRESHES = 3
-ENOUGH_CHANGES = 8  # before one port's changes tell of the device's refresh
 BREAKS = ("if_index", "discontinuity")  # a change of these means that the counters began anew
 
 
@@ -69,12 +76,16 @@ def port_facts(watch: Mapping[str, Any]) -> dict[tuple[str, str], PortFacts]:
     return found
 
 
+def told_refresh_ms(watch: Mapping[str, Any], source: str) -> float | None:
+    """Refresh that the sampler saw over the whole run."""
+    told: Mapping[str, Any] = next((s for s in watch.get("sources", []) if s["source"] == source), {})
+    refresh = told.get("status", {}).get("refresh_ms")
+    return float(refresh) if refresh else None
+
+
 def margin_ns(watch: Mapping[str, Any], source: str) -> int:
     """How far outside a rung its counters must be read: three refreshes of the source."""
-    status: Mapping[str, Any] = next(
-        (s["status"] for s in watch.get("sources", []) if s["source"] == source), {}
-    )
-    refresh = (status.get("refresh_ms") or 0.0) * MILLISECOND
+    refresh = (told_refresh_ms(watch, source) or 0.0) * MILLISECOND
     return int(min(max(MARGIN_REFRESHES * refresh, SHORTEST_MARGIN), LONGEST_MARGIN))
 
 
@@ -170,16 +181,21 @@ def rates_of(series: PortSeries, facts: PortFacts, refresh_ns: float | None) -> 
     }
 
 
-def source_refresh(all_series: list[PortSeries]) -> float | None:
-    """Refresh of a device, from those of its ports that changed often enough, ns.
+def source_refresh(all_series: Sequence[PortSeries], told_ms: float | None = None) -> float | None:
+    """Refresh of a device, ns: that of the port that changed most readily, in or out, for a device copies its whole table.
 
-    A quiet port changes rarely whatever the device does, so the quicker quarter speaks for all.
+    Args:
+        all_series: its ports, around one rung.
+        told_ms: what the sampler saw over the whole run; the shorter of the two counts, for traffic that comes in bursts
+            makes a device look slower than it is and nothing makes it look quicker.
     """
-    seen = []
+    seen = [None if told_ms is None else told_ms * MILLISECOND]
     for series in all_series:
-        for direction in ("in", "out"):
-            t, raw = series.t[direction], series.raw[direction]
-            changed = t[1:][raw[1:] != raw[:-1]] if len(t) > 1 else t[:0]
-            if len(changed) > ENOUGH_CHANGES and (refresh := estimate_refresh(changed)) is not None:
-                seen.append(refresh)
-    return float(np.quantile(seen, 0.25)) if seen else None
+        changed = [
+            t[1:][raw[1:] != raw[:-1]]
+            for t, raw in ((series.t[direction], series.raw[direction]) for direction in ("in", "out"))
+            if len(t) > 1
+        ]
+        if changed:
+            seen.append(estimate_refresh(np.unique(np.concatenate(changed))))
+    return min((refresh for refresh in seen if refresh is not None), default=None)

@@ -54,8 +54,8 @@ def _balance(by_rail: Mapping[str, list[dict[str, Any]]], window: Window) -> dic
     hottest = max(means, key=lambda rail: means[rail])
     coldest = min(means, key=lambda rail: means[rail])
     ratio = float(values.max() / mean) if mean > 0 else None
-    share = sum(edges.values()) / values.sum() if mean > 0 else 0.0
-    edge = edges[hottest] / values.max() if mean > 0 else 0.0
+    share = float(sum(edges.values()) / values.sum()) if mean > 0 else 0.0
+    edge = float(edges[hottest] / values.max()) if mean > 0 else 0.0
     uses = {rail: max((row["use"] or {}).get("mean") or 0.0 for row in own) for rail, own in by_rail.items()}
     full = uses[hottest] >= AT_LIMIT and all(uses[rail] < IDLE_BESIDE for rail in uses if rail != hottest)
     return {

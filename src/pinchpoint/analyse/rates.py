@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pinchpoint.units import SECOND
+from pinchpoint.units import SECOND, period_of
 
 __all__ = ["Rates", "Spread", "estimate_refresh", "octets_between", "port_rates", "spread", "wire_factor"]
 
@@ -24,11 +24,11 @@ Floats = NDArray[np.float64]
 OVER_LINE = 1.05  # a rate above this many times line rate is no rate
 SLACK_OCTETS = 65536  # the kernel counts a segment-offloaded send at once, a shaper lets a bucket through
 NARROW_LIMIT_BPS = 1e9  # a 32-bit octet counter wraps every 34 s here, and every 86 ms at 400 Gb/s
-FEW_CHANGES = 4  # below this no refresh is estimated
 IDLE_AFTER = 4.0  # refreshes without a change: the counter stood still because nothing came
 SPREAD_OVER = 2.0  # … and what then came is spread over so many
 WRONG_SPEED_SHARE = 0.2  # of intervals with traffic above line rate: it is the speed that is wrong
 COPIED = 1.5  # refresh above so many polls: the device copies its counters
+STALE_SHARE = 0.1  # of intervals with reads in them that showed nothing new
 SHORT_STEP = 0.5  # of a refresh: a change seen so soon before the next was seen late
 WRAP_32 = 1 << 32
 
@@ -138,7 +138,9 @@ def port_rates(
     ).astype(np.float64)
     broken = _crosses(start, end, breaks)
     dropped = (fell & ~wrapped) | broken
-    doubt = jitter_ns + (float(polled) if copied and polled else 0.0)
+    # Reads that showed nothing new: perhaps for want of traffic, perhaps because the device had not copied yet.
+    stale = len(t) > 1 and float((still[1:] > t[:-1]).mean()) > STALE_SHARE
+    doubt = jitter_ns + (float(polled) if (copied or stale) and polled else 0.0)
     start, end, octets = _spread_idle(
         start[~dropped], end[~dropped], octets[~dropped], still[1:][~dropped], refresh
     )
@@ -165,10 +167,8 @@ def port_rates(
 
 
 def estimate_refresh(changed: Ints) -> float | None:
-    """Median time between the first sightings of changed values, ns; None for too few of them."""
-    if len(changed) <= FEW_CHANGES:
-        return None
-    return float(np.median(np.diff(changed)))
+    """Refresh behind the first sightings of changed values, ns; None for too few of them."""
+    return period_of(np.diff(changed).tolist())
 
 
 def octets_between(rates: Rates, start_ns: int, end_ns: int) -> tuple[float, float]:

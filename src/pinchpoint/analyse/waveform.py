@@ -32,54 +32,76 @@ class Waveform(msgspec.Struct, frozen=True):
     high_bps: float
     duty: float
     rises: int
+    resolution_ms: float  # at which it looks so
     period_ms: float | None = None  # None: it has none, or one too short for these intervals
     regular: bool = False
     why_no_period: str = ""
 
 
 def waveform(rates: Rates, start_ns: int, end_ns: int) -> Waveform | str:
-    """The kind of a rate's course between two times; a text says why there is none."""
-    inside = (rates.end > start_ns) & (rates.start < end_ns)
-    rows = np.flatnonzero(inside)
-    if len(rows) < FEWEST:
-        return f"{len(rows)} intervals in the rung; {FEWEST} are needed to see a shape"
-    start = np.maximum(rates.start[rows], start_ns)
-    length = (np.minimum(rates.end[rows], end_ns) - start).astype(np.float64)
-    bps = rates.bps[rows]
-    low, high = _levels(bps, length)
-    mean = float((bps * length).sum() / length.sum())
+    """The kind of a rate's course between two times; a text says why there is none.
+
+    Looked at from fine to coarse, for single packets make any steady stream jump at a thousand reads a second: the first
+    resolution at which it beats regularly, or comes in spikes, or lies flat, is the one that counts.
+    """
+    inside = np.flatnonzero((rates.end > start_ns) & (rates.start < end_ns))
+    if len(inside) < FEWEST:
+        return f"{len(inside)} intervals in the rung; {FEWEST} are needed to see a shape"
+    step = float(np.median((rates.end - rates.start)[inside]))
+    finest = _look(rates, start_ns, end_ns, step)
+    if finest.kind in ("idle", "plateau") or finest.regular:
+        return finest
+    factor = 2
+    while (end_ns - start_ns) / (factor * step) >= FEWEST:
+        look = _look(rates, start_ns, end_ns, factor * step)
+        if look.kind == "plateau" or look.regular:
+            return finest if finest.kind == "spikes" and not look.regular else look
+        factor *= 2
+    return finest
+
+
+def _look(rates: Rates, start_ns: int, end_ns: int, step_ns: float) -> Waveform:
+    """The course in equal steps."""
+    edges = np.arange(start_ns, end_ns, step_ns)
+    bps = _mean_rates(rates, edges)
+    low, high = _levels(bps)
+    mean = float(bps.mean())
+    resolution = step_ns / MILLISECOND
     floor = IDLE_SHARE * rates.speed_bps if rates.speed_bps else IDLE_BPS
-    middle = (low + high) / 2
-    above = bps > middle
-    duty = float(length[above].sum() / length.sum())
     if high < floor:
-        return Waveform("idle", low, high, 0.0, 0)
+        return Waveform("idle", low, high, 0.0, 0, resolution)
     if high - low <= FLAT * mean:
-        return Waveform("plateau", low, high, 1.0, 0)
-    rises = start[1:][above[1:] & ~above[:-1]]
-    period, regular, why = _period(rises, float(np.median(length)))
+        return Waveform("plateau", low, high, 1.0, 0, resolution)
+    above = bps > (low + high) / 2
+    duty = float(above.mean())
+    rises = edges[1:-1][above[1:] & ~above[:-1]]
+    period, regular, why = _period(rises, step_ns)
     kind: Literal["spikes", "plateau", "oscillation"] = (
-        "spikes" if duty < RARE else "plateau" if duty > OFTEN else "oscillation"
+        "spikes" if duty < RARE else "plateau" if duty > OFTEN and not regular else "oscillation"
     )
-    return Waveform(kind, low, high, duty, len(rises), period, regular, why)
+    return Waveform(kind, low, high, duty, len(rises), resolution, period, regular, why)
 
 
-def _levels(bps: Floats, length: Floats) -> tuple[float, float]:
-    """Rates below which 5 % and 95 % of the time lie; the highest rates where those are too rare to count by time."""
-    order = np.argsort(bps)
-    share = np.cumsum(length[order]) / length.sum()
-    low = float(bps[order][np.searchsorted(share, 0.05)])
-    high = float(bps[order][min(int(np.searchsorted(share, 0.95)), len(bps) - 1)])
-    top = float(np.quantile(bps, 0.99))
+def _mean_rates(rates: Rates, edges: Floats) -> Floats:
+    """Mean rate between successive edges, bit/s; time that nothing is known of counts as at its neighbours' rate."""
+    times = np.append(rates.start, rates.end[-1]).astype(np.float64)
+    octets = np.concatenate([[0.0], np.cumsum(rates.octets)])
+    at_edges = np.interp(edges, times, octets)
+    return np.asarray(np.diff(at_edges) * 8 * 1e9 / np.diff(edges))
+
+
+def _levels(bps: Floats) -> tuple[float, float]:
+    """Rates below which 5 % and 95 % of the time lie; the highest ones where those are too rare to count by time."""
+    low, high, top = (float(v) for v in np.quantile(bps, [0.05, 0.95, 0.99]))
     # Spikes that fill less than 5 % of the time are still spikes, if there is more than one of them.
     return low, top if top > 3 * max(high, 1.0) and (bps > top / 2).sum() > 1 else high
 
 
-def _period(rises: NDArray[np.int64], interval_ns: float) -> tuple[float | None, bool, str]:
+def _period(rises: Floats, step_ns: float) -> tuple[float | None, bool, str]:
     if len(rises) < FEWEST_RISES:
         return None, False, f"{len(rises)} rises"
-    gaps = np.diff(rises).astype(np.float64)
+    gaps = np.diff(rises)
     middle = float(np.median(gaps))
-    if middle < RESOLVED * interval_ns:
-        return None, False, f"rises come as fast as the readings ({interval_ns / MILLISECOND:.3g} ms)"
+    if middle < RESOLVED * step_ns:
+        return None, False, f"rises come as fast as the readings ({step_ns / MILLISECOND:.3g} ms)"
     return middle / MILLISECOND, bool(gaps.std() <= SAME_BEAT * gaps.mean()), ""

@@ -91,7 +91,8 @@ def _until(
 
 def _read(folder: RunFolder, window: Window) -> list[dict[str, Any]]:
     series = list(load_ports(folder, window.start_ns, window.end_ns))
-    rows = port_rows(series, port_facts(folder.facts.get("watch") or {}), window)
+    facts = folder.facts.get("watch") or {}
+    rows = port_rows(series, port_facts(facts), window, facts)
     return [*rows, *total_rows(rows, window), *rail_rows(rows, window), *sign_rows(folder, window, rows)]
 
 

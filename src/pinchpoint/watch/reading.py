@@ -7,13 +7,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import msgspec
 
 from pinchpoint.errors import PinchpointError
-from pinchpoint.units import MILLISECOND, SECOND, now_ns
+from pinchpoint.units import MILLISECOND, SECOND, now_ns, period_of
 from pinchpoint.watch.node.blocks import Block, Entity, Opened, Ports
 from pinchpoint.watch.orders import EntityFacts, Found, Status
 from pinchpoint.watch.rows import row_count
@@ -38,7 +37,7 @@ class Changes:
     def __init__(self) -> None:
         self._last: dict[tuple[str, ...], list[int | None]] = {}
         self._changed_ns: dict[tuple[str, ...], int] = {}
-        self._gaps: deque[int] = deque(maxlen=512)
+        self._gaps: deque[int] = deque(maxlen=2048)
 
     def add(self, block: Block) -> None:
         """Take the octet counters of one read."""
@@ -57,8 +56,9 @@ class Changes:
             self._changed_ns[block.entities] = t_ns
 
     def refresh_ns(self) -> int | None:
-        """Median time between changes; None below four of them."""
-        return round(median(self._gaps)) if len(self._gaps) >= 4 else None
+        """Time between changes; None below four of them."""
+        period = period_of(self._gaps)
+        return None if period is None else round(period)
 
 
 class Reader:

@@ -161,11 +161,13 @@ class V3Agent:
             auth_key=_key(spec, "auth", _AUTH, keys),
             priv_key=_key(spec, "priv", _PRIV, keys),
         )
+        from gufo.snmp import SnmpError
+
         try:
             self._session = SnmpSession(spec.host, port=spec.port, user=user, timeout=TIMEOUT_S)
             self._session.__enter__()
             self._session.refresh()
-        except (OSError, TimeoutError, ValueError, RuntimeError) as failure:
+        except (SnmpError, OSError, ValueError, RuntimeError) as failure:
             raise SourceError(
                 f"{self._where}: no SNMP v3 session: {failure or type(failure).__name__}"
             ) from None
@@ -193,9 +195,11 @@ class V3Agent:
         """The library closes its socket with the session."""
 
     def _call(self, question: Any) -> Any:
+        from gufo.snmp import SnmpError
+
         try:
             return question()
-        except (OSError, TimeoutError, ValueError, RuntimeError) as failure:
+        except (SnmpError, OSError, ValueError, RuntimeError) as failure:
             raise SourceError(f"{self._where}: {failure or type(failure).__name__}") from None
 
 

@@ -91,7 +91,11 @@ class Spec(msgspec.Struct, frozen=True):
             if name and f"speed.{name}" in self.options:
                 return read_speed(self.option(f"speed.{name}"))
         # A Prometheus' own "speed" is an expression.
-        return read_speed(self.option("speed")) if "speed" in self.options and self.scheme != "prometheus" else None
+        return (
+            read_speed(self.option("speed"))
+            if "speed" in self.options and self.scheme != "prometheus"
+            else None
+        )
 
     def rail_of(self, default: str, *names: str) -> str:
         """First group of the ``rail`` pattern in the first name that has it; empty where none has."""

@@ -1,0 +1,323 @@
+"""Two nodes with four rails each on a bridge with a real SNMP agent, all in network namespaces of this host.
+
+    n0 rail0…rail3 ── swp1…swp4 ┐
+                                ├ br0 (switch: snmpd, gNMI target, node_exporter) ── mgmt0 ── mgmt
+    n1 rail0…rail3 ── swp5…swp8 ┘
+
+All traffic stays in 198.18.0.0/16, inside these namespaces. What cannot be had without hardware (LAG, PFC, RDMA) is tested
+from recorded trees and a fake agent elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RAILS = 4
+SWITCH, MGMT, NODES = "ppl_sw", "ppl_mgmt", ("ppl_n0", "ppl_n1")
+AGENT = "198.18.255.1"
+SNMP_PORT = 1161
+CACHE = "1.3.6.1.4.1.8072.1.5.3.1.2.1.3.6.1.2.1.2.2"  # nsCacheTimeout of ifTable
+FRAGMENTS = 40
+PAYLOAD = FRAGMENTS * 1480 - 8  # one datagram: 40 full fragments
+FRAME_OCTETS = FRAGMENTS * 1514  # … with 20 octets of IP and 14 of Ethernet each: what ports count
+
+
+def missing() -> str:
+    """Why there is no lab on this host; empty where there can be one."""
+    if os.geteuid() != 0:
+        return "it needs root"
+    tools = [
+        tool
+        for tool in ("ip", "tc", "ethtool", "snmpd", "snmpset", "prometheus", "prometheus-node-exporter")
+        if not shutil.which(tool)
+    ]
+    if tools:
+        return f"not installed: {', '.join(tools)} (iproute2 ethtool snmpd snmp prometheus prometheus-node-exporter)"
+    probe = subprocess.run(["ip", "netns", "add", "ppl_probe"], capture_output=True, text=True)
+    if probe.returncode:
+        return f"namespaces are refused: {probe.stderr.strip()}"
+    subprocess.run(["ip", "netns", "del", "ppl_probe"], check=True)
+    return ""
+
+
+def sh(*command, **more):
+    return subprocess.run(
+        [str(part) for part in command], check=True, capture_output=True, text=True, timeout=60, **more
+    ).stdout
+
+
+def inside(namespace, *command):
+    return ["ip", "netns", "exec", namespace, *map(str, command)]
+
+
+class Fabric:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rate = "1gbit"
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def up(self):
+        self.down()
+        for name in (SWITCH, MGMT, *NODES):
+            sh("ip", "netns", "add", name)
+            sh("ip", "-n", name, "link", "set", "lo", "up")
+        sh("ip", "-n", SWITCH, "link", "add", "br0", "type", "bridge")
+        sh("ip", "-n", SWITCH, "link", "set", "br0", "up")
+        for number, node in enumerate(NODES):
+            for rail in range(RAILS):
+                self._cable(node, number, rail)
+        sh("ip", "-n", SWITCH, "link", "add", "mgmt0", "type", "veth", "peer", "name", "mgmt0", "netns", MGMT)
+        for namespace, address in ((SWITCH, AGENT), (MGMT, "198.18.255.2")):
+            sh("ip", "-n", namespace, "addr", "add", f"{address}/30", "dev", "mgmt0")
+            sh("ip", "-n", namespace, "link", "set", "mgmt0", "up")
+        self._snmpd()
+
+    def down(self):
+        for process in self._processes:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+        self._processes = []
+        there = {line.split()[0] for line in sh("ip", "netns", "list").splitlines() if line.split()}
+        for name in (SWITCH, MGMT, *NODES):
+            if name in there:
+                sh("ip", "netns", "del", name)
+
+    def set_rate(self, rate):
+        """Line rate of every port, both ways; a small bucket, or a millisecond would show more than the line can carry."""
+        self.rate = rate
+        for number, node in enumerate(NODES):
+            for rail in range(RAILS):
+                for namespace, device, limit in (
+                    (SWITCH, self.port(number, rail), "1mb"),
+                    (node, f"rail{rail}", "32mb"),
+                ):
+                    sh(
+                        "tc",
+                        "-n",
+                        namespace,
+                        "qdisc",
+                        "replace",
+                        "dev",
+                        device,
+                        "root",
+                        "handle",
+                        "1:",
+                        "tbf",
+                        "rate",
+                        rate,
+                        "burst",
+                        "16kb",
+                        "limit",
+                        limit,
+                    )
+
+    def port(self, node, rail):
+        return f"swp{node * RAILS + rail + 1}"
+
+    def cache(self, seconds):
+        """How long snmpd keeps its interface table; 0 reads it for every question."""
+        community = ["-v2c", "-c", "private", f"{AGENT}:{SNMP_PORT}"]
+        sh(*inside(MGMT, "snmpset", *community, CACHE, "i", seconds))
+
+    def daemon(self, namespace, *command, log="daemon.log"):
+        with (self.folder / log).open("ab") as output:
+            process = subprocess.Popen(inside(namespace, *command), stdout=output, stderr=output)
+        self._processes.append(process)
+        return process
+
+    # -- load -----------------------------------------------------------------------------------------------------
+
+    def send(self, rail, *pattern):
+        """Start a sender on n0: see :data:`SENDER`. ``.finish()`` gives what it sent."""
+        return Sender(rail, pattern)
+
+    # -- watching --------------------------------------------------------------------------------------------------
+
+    def watch(self, namespace, sources, seconds, name):
+        """Start ``pinchpoint watch`` in a namespace. ``.finish()`` gives what it found."""
+        return Watching(namespace, sources, seconds, self.folder / name)
+
+    def octets(self, port):
+        """The kernel's own count at a switch port, (in, out)."""
+        base = f"/sys/class/net/{port}/statistics"
+        return tuple(
+            int(v) for v in sh(*inside(SWITCH, "cat", f"{base}/rx_bytes", f"{base}/tx_bytes")).split()
+        )
+
+    def _cable(self, node, number, rail):
+        port, device = self.port(number, rail), f"rail{rail}"
+        sh("ip", "-n", SWITCH, "link", "add", port, "type", "veth", "peer", "name", device, "netns", node)
+        sh(
+            "ip",
+            "-n",
+            SWITCH,
+            "link",
+            "set",
+            port,
+            "alias",
+            f"to n{number} rail{rail}",
+            "master",
+            "br0",
+            "up",
+        )
+        sh("ip", "-n", node, "addr", "add", f"198.18.{rail}.{number + 1}/24", "dev", device)
+        sh("ip", "-n", node, "link", "set", device, "up")
+        for namespace, name in ((SWITCH, port), (node, device)):
+            # Segmentation offload would hide the headers of all segments but the first from the counters.
+            sh(*inside(namespace, "ethtool", "-K", name, "tso", "off", "gso", "off", "gro", "off"))
+        sh(
+            *inside(
+                node, "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2"
+            )
+        )
+
+    def _snmpd(self):
+        self.set_rate(self.rate)
+        ports = "".join(f"interface swp{n} 6 1000000000\n" for n in range(1, 2 * RAILS + 1))
+        config = self.folder / "snmpd.conf"
+        config.write_text(
+            f"agentAddress udp:{AGENT}:{SNMP_PORT}\nrocommunity public\nrwcommunity private\n{ports}"
+        )
+        environment = f"SNMP_PERSISTENT_DIR={self.folder}/snmp SNMPCONFPATH={self.folder}".split()
+        self.daemon(
+            SWITCH, "env", *environment, "snmpd", "-f", "-Lf", self.folder / "snmpd.log", "-C", "-c", config
+        )
+        end = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self.cache(0)
+                return
+            assert time.monotonic() < end, "snmpd does not answer"
+            time.sleep(0.2)
+
+
+SENDER = r"""
+import json, socket, sys, time
+rail, pattern, payload = sys.argv[1], [float(x) for x in sys.argv[2:-1]], int(sys.argv[-1])
+rate, on, off, times = pattern  # bit/s on the wire, seconds on, seconds off, how often
+frame = (payload + 8) // 1480 * 1514
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+out.setsockopt(socket.SOL_SOCKET, 33, 1 << 25)  # SO_SNDBUFFORCE: the shaper holds the queue, not the socket
+out.connect((f"198.18.{rail}.2", 9))
+data, sent, marks = bytes(payload), 0, []
+print("ready", flush=True)
+sys.stdin.readline()
+for n in range(int(times)):
+    begun = time.perf_counter()
+    count = max(1, round(rate * on / 8 / frame))
+    for k in range(count):
+        wait = begun + k * on / count - time.perf_counter()
+        if wait > 0.0005:
+            time.sleep(wait)
+        out.send(data)
+        sent += 1
+        if k % 20 == 0:
+            marks.append((time.perf_counter(), sent * frame))
+    marks.append((time.perf_counter(), sent * frame))
+    time.sleep(max(0.0, begun + on + off - time.perf_counter()))
+print(json.dumps({"datagrams": sent, "octets": sent * frame, "marks": marks}))
+"""
+
+SINK = """
+import socket, sys
+sinks = []
+for rail in range(4):
+    sinks.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    sinks[-1].bind((f"198.18.{rail}.2", 9))
+sys.stdin.read()
+"""
+
+
+class Sender:
+    def __init__(self, rail, pattern) -> None:
+        command = inside(NODES[0], sys.executable, "-c", SENDER, rail, *pattern, PAYLOAD)
+        self._sink = (
+            subprocess.Popen(inside(NODES[1], sys.executable, "-c", SINK), stdin=subprocess.PIPE)
+            if rail == 0
+            else None
+        )
+        time.sleep(0.3)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout.readline() == b"ready\n"
+
+    def go(self):
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.flush()
+
+    def finish(self):
+        told = json.loads(self._process.stdout.read())
+        self._process.wait(10)
+        for pipe in (self._process.stdin, self._process.stdout):
+            pipe.close()
+        if self._sink is not None:
+            self._sink.stdin.close()
+            self._sink.wait(10)
+        return told
+
+
+WATCH = r"""
+import json, sys, threading
+import msgspec
+from pinchpoint.commands.watch import watch
+from pinchpoint.plan.model import Plan
+told = json.loads(sys.argv[1])
+ended = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+state = lambda status: print("up" if all(s.state == "up" for s in status) else "wait", flush=True)
+found = watch(Plan(watch=(*told["sources"], "none"), output_dir=told["folder"]), told["seconds"], state, ended)
+print("done " + json.dumps(msgspec.to_builtins(found, enc_hook=str)), flush=True)
+"""
+
+
+class Watching:
+    def __init__(self, namespace, sources, seconds, folder) -> None:
+        told = json.dumps({"sources": list(sources), "seconds": seconds, "folder": str(folder)})
+        self._process = subprocess.Popen(
+            inside(namespace, sys.executable, "-c", WATCH, told),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        end = time.monotonic() + 40
+        while (line := self._process.stdout.readline()) != b"up\n":
+            assert line, "watching ended"
+            assert time.monotonic() < end, "a source did not come up"
+
+    def finish(self):
+        """End it; returns its sources by name and its fabric rows."""
+        self._process.stdin.close()
+        found = None
+        for line in self._process.stdout:
+            if line.startswith(b"done "):
+                found = json.loads(line[5:])
+        self._process.wait(60)
+        self._process.stdout.close()
+        assert found is not None, "watching failed"
+        return found
+
+
+def busiest(sent, seconds):
+    """Highest mean rate of a sender over any stretch of so many seconds, bit/s: what it managed on a busy host."""
+    times, octets = zip(*sent["marks"], strict=True)
+    best, low = 0.0, 0
+    for high in range(len(times)):
+        while times[high] - times[low] > seconds:
+            low += 1
+        if low:
+            best = max(best, (octets[high] - octets[low - 1]) * 8 / (times[high] - times[low - 1]))
+    return best
+
+
+def port_row(found, entity, direction, source=""):
+    """The one row of a port."""
+    rows = [row for row in found["fabric"] if row["row"] == "port" and row["entity"].endswith(entity) and row["direction"] == direction
+            and row["source"].startswith(source)]  # fmt: skip
+    assert len(rows) == 1, [(row["source"], row["entity"]) for row in found["fabric"] if row["row"] == "port"]
+    return rows[0]
