@@ -100,3 +100,17 @@ def test_the_assumed_time_of_a_rung_is_prefill_plus_decode():
     rung = first_rungs(Plan(profiles=(MIXED,), concurrency=(8,)))[0]
     # 40 requests of 4096 tokens at 10,000 tok/s, and five rounds of 512 steps of 30 ms.
     assert estimate_s(rung) == 40 * 4096 / 10_000 + 5 * 512 * 0.03
+
+
+def test_a_shape_nobody_measured_is_not_left_out_because_of_an_assumption():
+    # Decode is assumed to take 5 · 2048 · 30 ms = 307 s a rung; the budget has 90 s left.
+    plan = Plan(profiles=(MIXED, DECODE), concurrency=(8,), limits=Limits(budget_s=100))
+    mixed = Seen(msgspec.structs.replace(first_rungs(plan)[0]), 1.0, took_s=10)
+    assert next_rung(plan, [mixed], left_s=90).profile == DECODE
+    assert next_rung(plan, [mixed], left_s=-1) is None
+
+
+def test_shapes_not_yet_measured_are_estimated_at_the_pace_of_the_others():
+    mixed, decode = first_rungs(Plan(profiles=(MIXED, DECODE), concurrency=(8,)))
+    seen = [Seen(mixed, 1.0, took_s=estimate_s(mixed) / 4)]
+    assert abs(estimate_s(decode, seen) - estimate_s(decode) / 4) < 1e-9

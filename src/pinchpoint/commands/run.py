@@ -31,6 +31,7 @@ from pinchpoint.wire.dialect import Dialect
 __all__ = ["Onlooker", "RunResult", "at_terminal", "resume", "run", "seen_of"]
 
 
+BUDGET_SLACK = 1.1
 INTERRUPTED = "stopped by Ctrl-C; what was measured is kept, --resume goes on"
 
 
@@ -183,12 +184,12 @@ def _climb(
             onlooker.rung_closed(reading)
             seen.append(seen_of(reading, to_s(done.end_ns - done.start_ns)))
             if deadline.passed:
-                return "--max-duration is over; what was measured is kept, --resume goes on"
+                return f"{deadline.passed} is over; what was measured is kept, --resume goes on"
 
 
-def _marks(done: RungDone, interrupted: bool, late: bool) -> list[Mark]:
+def _marks(done: RungDone, interrupted: bool, late: str | None) -> list[Mark]:
     marks = done.marks()
-    reasons = ["Ctrl-C"] if interrupted else ["--max-duration"] if late and done.cancelled else []
+    reasons = ["Ctrl-C"] if interrupted else [late] if late and done.cancelled else []
     reasons += [] if done.complete else ["a load-generating process was lost"]
     if done.cancelled and not reasons:
         reasons = ["stopped"]
@@ -233,15 +234,18 @@ def seen_of(reading: RungReading, took_s: float | None = None) -> Seen:
 
 
 class _Deadline:
-    """Time left under ``--budget`` and ``--max-duration``; the latter also ends a rung in the middle."""
+    """Time left under ``--budget`` and ``--max-duration``; both also end a rung that overruns them."""
 
     def __init__(self, plan: Plan) -> None:
         self._start_ns = now_ns()
         limits = plan.limits
         given = [limit for limit in (limits.budget_s, limits.max_duration_s) if limit is not None]
         self._soft_s = min(given) if given else None
-        self._hard_s = limits.max_duration_s
-        self.passed = False
+        # The first rung of a shape may be longer than anyone could know: a budget ends it a tenth late.
+        hard = [("--max-duration", limits.max_duration_s)]
+        hard.append(("--budget", limits.budget_s * BUDGET_SLACK if limits.budget_s is not None else None))
+        self._hard = [(name, limit) for name, limit in hard if limit is not None]
+        self.passed: str | None = None  # the flag whose time is over
 
     def left_s(self) -> float | None:
         return None if self._soft_s is None else self._soft_s - to_s(now_ns() - self._start_ns)
@@ -249,12 +253,10 @@ class _Deadline:
     def watching(self, fleet: Fleet, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
         def on_progress(progress: Progress) -> None:
             tell(progress)
-            if (
-                self._hard_s is not None
-                and not self.passed
-                and to_s(now_ns() - self._start_ns) > self._hard_s
-            ):
-                self.passed = True
+            elapsed = to_s(now_ns() - self._start_ns)
+            over = [name for name, limit in self._hard if elapsed > limit]
+            if over and self.passed is None:
+                self.passed = over[0]
                 fleet.cancel()
 
         return on_progress

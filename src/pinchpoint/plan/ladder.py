@@ -43,9 +43,14 @@ class Seen(msgspec.Struct, frozen=True):
 def next_rung(plan: Plan, seen: Sequence[Seen], left_s: float | None = None) -> Rung | None:
     """The next rung, or None when the plan is done or nothing fits into ``left_s`` seconds."""
     for rung in _candidates(plan, seen):
-        if left_s is None or not seen or estimate_s(rung, seen) <= left_s:
+        if left_s is None or not seen or _fits(rung, seen, left_s):
             return msgspec.structs.replace(rung, index=1 + max((s.rung.index for s in seen), default=-1))
     return None
+
+
+def _fits(rung: Rung, seen: Sequence[Seen], left_s: float) -> bool:
+    # A profile nobody has measured yet is not left out because of an assumption.
+    return left_s > 0 and (not _alike(rung, seen) or estimate_s(rung, seen) <= left_s)
 
 
 def first_rungs(plan: Plan) -> list[Rung]:
@@ -74,7 +79,7 @@ def estimate_s(rung: Rung, seen: Sequence[Seen] = ()) -> float:
     """How long a rung should take, s: scaled from the nearest rung of its profile, else from assumed speeds."""
     if rung.duration_s is not None:
         return rung.duration_s * 1.3
-    alike = [s for s in seen if s.rung.profile == rung.profile and s.took_s and s.rung.rate == rung.rate]
+    alike = _alike(rung, seen)
     slots = rung.concurrency or 1
     if alike and rung.concurrency:
         near = min(alike, key=lambda s: abs(math.log((s.rung.concurrency or 1) / slots)))
@@ -82,12 +87,28 @@ def estimate_s(rung: Rung, seen: Sequence[Seen] = ()) -> float:
         # between constant (decode below its ceiling) and proportional (at a ceiling), take proportional upwards.
         grown = max(1.0, slots / (near.rung.concurrency or 1))
         return (near.took_s or 0.0) * grown
+    return _assumed_s(rung) * _pace(seen)
+
+
+def _alike(rung: Rung, seen: Sequence[Seen]) -> list[Seen]:
+    """Rungs of the same shape whose time is known."""
+    return [s for s in seen if s.rung.profile == rung.profile and s.took_s and s.rung.rate == rung.rate]
+
+
+def _assumed_s(rung: Rung) -> float:
     requests = (rung.requests or 0) + rung.warmup
     if rung.rate is not None:
         return requests / rung.rate
     prefill = requests * rung.profile.isl / ASSUMED_PREFILL_TOK_S
-    decode = requests / slots * rung.profile.osl * ASSUMED_TPOT_S
-    return prefill + decode
+    return prefill + requests / (rung.concurrency or 1) * rung.profile.osl * ASSUMED_TPOT_S
+
+
+def _pace(seen: Sequence[Seen]) -> float:
+    """How much longer rungs of other shapes took than was assumed (geometric mean)."""
+    ratios = [
+        s.took_s / _assumed_s(s.rung) for s in seen if s.took_s and s.rung.rate is None and s.rung.requests
+    ]
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
 
 
 # -- candidates, best first -------------------------------------------------------------------------------------
