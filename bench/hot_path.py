@@ -1,10 +1,13 @@
 """CPU per 1,000 tokens: the whole worker (record included) beside a bare uvloop protocol that only counts.
 
-``python bench/hot_path.py [STREAMS] [GAP_MS] [SECONDS]``. Client on one core, server on another, in turn, three times.
+``python bench/hot_path.py [--streams N] [--gap-ms N] [--seconds N] [--usage]``. Client on core 0, server on the last
+core, in turn, three times. On a host with other work run it with real-time priority (``chrt -f 20``): both sides
+inherit it, and what others do is then left out of the figures. ``--firehose`` compares tokens per CPU-second instead.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import statistics
@@ -19,11 +22,12 @@ import psutil
 import uvloop
 
 from pinchpoint.drive.fleet import open_fleet
+from pinchpoint.engines.null import NullProcess, Pace
 from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.wire.dialect import Dialect
 
-PORT = 18999
+BODY = b'{"model":"null","prompt":[1,2,3,4,5,6,7,8],"max_tokens":%d,"stream":true,"stream_options":%b}'
 
 
 class Bare(asyncio.Protocol):
@@ -41,35 +45,40 @@ class Bare(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         time.perf_counter_ns()
         Bare.tokens += data.count(b"\n\n")
-        if data.endswith(b"0\r\n\r\n"):
+        if data.endswith(b"\n0\r\n\r\n"):
             self.transport.write(self.request)
 
 
-def bare(streams: int, osl: int, seconds: float) -> float:
+def bare(port: int, chosen: argparse.Namespace) -> float:
     """CPU-ms per 1,000 tokens."""
 
     async def run() -> float:
-        body = b'{"prompt": [1, 2], "max_tokens": %d}' % osl
-        request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        options = b'{"include_usage":true,"continuous_usage_stats":%b}' % str(chosen.usage).lower().encode()
+        body = BODY % (chosen.osl, options)
+        request = (
+            b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
         loop = asyncio.get_running_loop()
-        for place in range(streams):
-            await loop.create_connection(lambda: Bare(request), "127.0.0.1", PORT)
+        for place in range(chosen.streams):
+            await loop.create_connection(lambda: Bare(request), "127.0.0.1", port)
             if place % 16 == 0:
                 await asyncio.sleep(0.001)
         await asyncio.sleep(1)
         tokens, cpu = Bare.tokens, time.process_time()
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(chosen.seconds)
         return (time.process_time() - cpu) * 1e6 / (Bare.tokens - tokens)
 
     return uvloop.run(run())
 
 
-def worker(streams: int, osl: int, seconds: float) -> tuple[float, dict[str, float]]:
+def worker(url: str, chosen: argparse.Namespace) -> tuple[float, dict[str, float]]:
     """CPU-ms per 1,000 tokens of one worker process, and what it saw."""
-    plan = Plan(endpoint=Endpoint(urls=(f"http://127.0.0.1:{PORT}",), model="null"), seed=1, workers=1)
+    plan = Plan(endpoint=Endpoint(urls=(url,), model="null"), seed=1, workers=1)
+    fields = {"stream_options", "max_tokens"} | ({"continuous_usage_stats"} if chosen.usage else set())
+    dialect = Dialect(token_ids=True, accepts=frozenset(fields))
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder.create(Path(place) / "run", plan, {})
-        with open_fleet(plan, Dialect(token_ids=True), folder) as fleet:
+        with open_fleet(plan, dialect, folder) as fleet:
             process = psutil.Process(fleet._workers[0].process.pid)
             process.cpu_affinity([0])
             marks: list[tuple[float, int]] = []
@@ -78,7 +87,9 @@ def worker(streams: int, osl: int, seconds: float) -> tuple[float, dict[str, flo
                 times = process.cpu_times()
                 marks.append((times.user + times.system, progress.tokens))
 
-            rung = Rung(0, Profile("x", 8, osl), streams, duration_s=seconds, warmup=streams)
+            rung = Rung(
+                0, Profile("x", 8, chosen.osl), chosen.streams, duration_s=chosen.seconds, warmup=chosen.streams
+            )
             done = fleet.run(rung, on_progress)
         folder.close_rung(done.marks())
         (begin, before), (end, after) = marks[len(marks) // 4], marks[-2]
@@ -88,45 +99,48 @@ def worker(streams: int, osl: int, seconds: float) -> tuple[float, dict[str, flo
         )
         values = {name: float(column[0]) for name, column in seen.items()}
         lag = max(w.lag_max_ns for w in done.workers) / 1e6
-        return (end - begin) * 1e6 / (after - before), {
-            **values,
-            "lag_max": lag,
-            "cpu": done.workers[0].cpu_share,
-        }
+        cpu = max(w.cpu_share for w in done.workers)
+        rate = done.sent * chosen.osl / (done.end_ns - done.start_ns) * 1e9
+        seen_all = {**values, "lag_max": lag, "cpu": cpu, "tok_s": rate, "sent": done.sent, "ok": done.ok}
+        return (end - begin) * 1e6 / (after - before), seen_all
 
 
-def main() -> None:
-    streams, gap, seconds = (int(v) for v in [*sys.argv[1:], 512, 20, 8][:3])
-    osl = 200
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("null_engine.py")), str(PORT), "200", str(gap)],
-        stdout=subprocess.PIPE,
-    )
-    assert server.stdout is not None
-    server.stdout.readline()
-    psutil.Process(server.pid).cpu_affinity([os.cpu_count() - 1 if os.cpu_count() else 0])
-    try:
+def main(chosen: argparse.Namespace) -> None:
+    mode = "firehose" if chosen.firehose else "paced"
+    with NullProcess(Pace(mode, 200, chosen.gap_ms), cpu=(os.cpu_count() or 1) - 1) as engine:
         pairs = []
-        for _ in range(3):
+        for _ in range(chosen.times):
             one = subprocess.run(
-                [sys.executable, __file__, "bare", str(streams), str(osl), str(seconds)],
+                [sys.executable, __file__, *sys.argv[1:], "--bare", str(engine.port)],
                 capture_output=True, text=True, check=True,
             )  # fmt: skip
-            ours, seen = worker(streams, osl, seconds)
+            ours, seen = worker(engine.url, chosen)
             pairs.append((float(one.stdout), ours))
+            shown = "  ".join(f"{name} {value:,.2f}" for name, value in seen.items())
             print(
-                f"bare {pairs[-1][0]:6.2f}   worker {ours:6.2f}   ratio {ours / pairs[-1][0]:.2f}   {seen}",
+                f"bare {pairs[-1][0]:6.2f}   worker {ours:6.2f}   ratio {ours / pairs[-1][0]:.2f}   {shown}",
                 flush=True,
             )
-        print(f"median ratio {statistics.median(b / a for a, b in pairs):.2f}")
-    finally:
-        server.kill()
-        server.wait()
+        print(
+            f"medians: bare {statistics.median(a for a, _ in pairs):.2f}, worker "
+            f"{statistics.median(b for _, b in pairs):.2f} CPU-ms/1,000 tokens, "
+            f"ratio {statistics.median(b / a for a, b in pairs):.2f}"
+        )
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["bare"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, default=512)
+    parser.add_argument("--gap-ms", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--osl", type=int, default=200)
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--usage", action="store_true", help="usage beside every token, as vLLM and SGLang send it")
+    parser.add_argument("--firehose", action="store_true")
+    parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.bare:
         psutil.Process().cpu_affinity([0])
-        print(bare(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
+        print(bare(options.bare, options))
     else:
-        main()
+        main(options)

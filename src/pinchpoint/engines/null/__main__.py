@@ -1,0 +1,3 @@
+from pinchpoint.engines.null.start import main
+
+main()
