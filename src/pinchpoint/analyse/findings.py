@@ -268,5 +268,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     rungs: list[RungReading] = []
     ceilings: list[Ceiling] = []
     fabric: list[dict[str, Any]] = []
+    engine: list[
+        dict[str, Any]
+    ] = []  # what the engine counts itself, per rung and per rank, beside the client's view
     findings: list[Finding] = []
     verdict: Verdict | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
 from pinchpoint.analyse.phases import decode, interference, pauses, prefill, queue
+from pinchpoint.analyse.watched import front_end, kv, network, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided
 
 __all__ = ["HYPOTHESES"]
@@ -57,24 +58,16 @@ def errors(found: Findings) -> Hypothesis:
     )  # fmt: skip
 
 
-def kv(found: Findings) -> Hypothesis:
-    """KV cache pressure."""
-    evicted = sum(r.pause_causes.get("preemption", 0) for r in found.rungs)
-    if evicted:
-        return Hypothesis(cause="KV pressure", state="contributes", strength=0.4,
-                          words=f"{evicted} pauses came with preemptions")  # fmt: skip
-    return undecided(
-        "KV pressure", "the engine's KV use and preemptions were not read", "engine metrics (--watch)"
-    )
-
-
 def ranks(found: Findings) -> Hypothesis:
     """Unequal ranks or replicas."""
+    counted = unequal_ranks(found)
+    if counted is not None:
+        return counted
     cause = "unequal ranks"
     spreads = []
     for r in found.rungs:
         tpots = [v for e in r.by_endpoint.values() if (v := e.get("tpot_mean_ms")) is not None]
-        if len(tpots) > 1:
+        if len(tpots) > 1 and sum(tpots) > 0:
             spreads.append((max(tpots) / (sum(tpots) / len(tpots)), r))
     if spreads:
         spread, where = max(spreads, key=lambda s: s[0])
@@ -89,21 +82,6 @@ def ranks(found: Findings) -> Hypothesis:
     return undecided(
         cause, f"one endpoint shows no single rank{how}", "running and waiting counts per rank (--watch)"
     )
-
-
-def network(found: Findings) -> Hypothesis:
-    """The fabric between the GPUs."""
-    if found.fabric:
-        return undecided("network", "fabric samples are there, but are not yet weighed here", "")
-    return undecided(
-        "network", "no switch, NIC or RDMA counter was watched", "ports and NICs on the same clock (--watch)"
-    )
-
-
-def front_end(_: Findings) -> Hypothesis:
-    """The API server in front of the engine."""
-    return undecided("API front end", "the engine's own clock was not read, so its time and the front end's are one",
-                 "the engine's TTFT and queue time beside the client's (--watch)")  # fmt: skip
 
 
 def host(found: Findings) -> Hypothesis:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from pinchpoint.analyse.ceiling import ceilings, with_gains
 from pinchpoint.analyse.context import context_of
 from pinchpoint.analyse.control import with_causes
+from pinchpoint.analyse.engine_metrics import read_engine
+from pinchpoint.analyse.fabric import read_fabric
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.rung import read_rung
 from pinchpoint.analyse.said import findings_of
@@ -34,7 +37,7 @@ def read_run(folder: RunFolder) -> Findings:
     for kind in ("prefill", "decode"):
         readings += _read(folder, [f for f in alone if f.kind == kind], readings)
     readings += _read(folder, order[len(alone) :], readings)
-    return together(readings)
+    return together(readings, read_fabric(folder, readings), read_engine(folder, readings))
 
 
 def _read(folder: RunFolder, rungs: Iterable[RungFacts], before: Sequence[RungReading]) -> list[RungReading]:
@@ -58,9 +61,16 @@ def read_latest(folder: RunFolder, rung: int) -> RungReading:
     return read_rung(load_rung(folder, wanted), context_of(folder.plan, folder.facts, glances))
 
 
-def together(readings: Sequence[RungReading]) -> Findings:
-    """Findings from rungs that were read one by one: gains, causes, ceilings, claims and the verdict."""
+def together(
+    readings: Sequence[RungReading],
+    fabric: Sequence[dict[str, Any]] = (),
+    engine: Sequence[dict[str, Any]] = (),
+) -> Findings:
+    """Findings from rungs that were read one by one: gains, causes, ceilings, claims and the verdict.
+
+    ``fabric`` and ``engine`` are what was watched beside them (:mod:`.fabric`, :mod:`.engine_metrics`).
+    """
     rungs = with_gains(with_causes(sorted(readings, key=lambda r: r.rung)))
-    found = Findings(rungs=rungs, ceilings=ceilings(rungs))
+    found = Findings(rungs=rungs, ceilings=ceilings(rungs), fabric=list(fabric), engine=list(engine))
     found = msgspec.structs.replace(found, findings=findings_of(found))
     return msgspec.structs.replace(found, verdict=verdict(found))

@@ -120,9 +120,10 @@ def _limits(found: Findings) -> list[str]:
     unsettled = [r for r in found.rungs if r.stationary is False]
     if unsettled:
         limits.append(f"{len(unsettled)} rungs were not steady: {_changes(unsettled)}")
-    if not found.fabric:
+    if not any(row["row"] == "port" for row in found.fabric):
         limits.append("the network was not watched")
-    limits.append("the engine's own metrics were not read")
+    if not found.engine:
+        limits.append("the engine's own metrics were not read")
     return limits
 
 

@@ -1,0 +1,135 @@
+"""Hypotheses that need a second witness: the engine's own counters, or ports and NICs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.findings import Findings, Hypothesis
+from pinchpoint.analyse.weighing import State, undecided
+
+__all__ = ["front_end", "kv", "network", "unequal_ranks"]
+
+Row = Mapping[str, Any]
+
+CALM_KV = 0.90  # no rung used more: the cache cleared
+UNEVEN_RANKS = 1.2  # running requests of the busiest rank over the mean
+STRANDED = 0.05  # share of time in which one rank queued while another had nothing to do
+FULL_PORT, EASY_PORT = 0.90, 0.50  # of line rate
+SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
+
+
+def kv(found: Findings) -> Hypothesis:
+    """KV cache pressure."""
+    cause = "KV pressure"
+    rows = [r for r in found.engine if r["row"] == "engine"]
+    bound = [r for r in rows if r.get("kv_bound")]
+    evicted = sum(r.get("preemptions") or 0 for r in rows)
+    uses = [r["kv_use_max"] for r in rows if r.get("kv_use_max") is not None]
+    if bound:
+        words = f"the KV cache was full with requests waiting, or evicted some, in {len(bound)} rungs ({_where(bound[-1])}"
+        words += f"; {evicted:.0f} preemptions)" if evicted else ")"
+        return Hypothesis(cause=cause, state="contributes", strength=0.6, words=words)
+    if uses and max(uses) < CALM_KV:
+        words = f"the engine used at most {percent(max(uses))} of its KV cache"
+        told = any(r.get("preemptions") is not None for r in rows)
+        return Hypothesis(
+            cause=cause, state="cleared", words=words + (" and preempted nothing" if told else "")
+        )
+    paused = sum(r.pause_causes.get("preemption", 0) for r in found.rungs)
+    if paused:
+        return Hypothesis(
+            cause=cause, state="contributes", strength=0.4, words=f"{paused} pauses came with preemptions"
+        )
+    if uses:
+        return undecided(
+            cause, f"the KV cache was {percent(max(uses))} full, but nothing waited for it", "more users"
+        )
+    why = (
+        "the engine's page does not say how full its KV cache is"
+        if rows
+        else "the engine's KV use was not read"
+    )
+    return undecided(cause, why, "engine metrics (--watch engine://…)")
+
+
+def unequal_ranks(found: Findings) -> Hypothesis | None:
+    """Ranks of one engine, by its own counts; None where it does not count by rank."""
+    rows = [r for r in found.engine if r["row"] == "engine" and r.get("rank_max_over_mean") is not None]
+    if not rows:
+        return None
+    worst = max(rows, key=lambda r: r["rank_max_over_mean"])
+    stranded = max((r.get("stranded_share") or 0.0 for r in rows), default=0.0)
+    words = f"the busiest rank ran {worst['rank_max_over_mean']:.2f} times the mean ({_where(worst)})"
+    if stranded >= STRANDED:
+        words += f"; one queued while another had nothing to do for {percent(stranded)} of the time"
+    unequal = worst["rank_max_over_mean"] >= UNEVEN_RANKS or stranded >= STRANDED
+    strength = min(1.0, worst["rank_max_over_mean"] - 1 + stranded) if unequal else 0.0
+    state: State = "contributes" if unequal else "cleared"
+    return Hypothesis(cause="unequal ranks", state=state, strength=strength, words=words)
+
+
+def network(found: Findings) -> Hypothesis:
+    """The fabric between the GPUs: bandwidth from ports, signs of congestion; latency stays open."""
+    cause = "network"
+    rows = [
+        r for r in found.fabric if r["row"] == "port" and r.get("use") and r["use"].get("highest") is not None
+    ]
+    if not rows:
+        why = (
+            "ports were watched, but none with a speed and a rate that can be believed"
+            if found.fabric
+            else ("no switch, NIC or RDMA counter was watched")
+        )
+        return undecided(cause, why, "ports and NICs on the same clock (--watch)")
+    hot = max(rows, key=lambda r: r["use"]["highest"])
+    signs = [r for r in found.fabric if r["row"] == "sign" and r.get("notable")]
+    collided = [r for r in found.fabric if r["row"] == "rails" and r.get("collision")]
+    storms = [r for r in found.fabric if r["row"] == "storm"]
+    use, mean = hot["use"]["highest"], hot["use"]["mean"]
+    blind = "unknown" if hot["blind_ms"] is None else f"{hot['blind_ms']:.4g} ms"
+    words = (
+        f"the hottest port ({hot['entity']} {hot['direction']}) carried {percent(mean)} of line rate on average and "
+        f"{percent(use)} at most over one reading ({_where(hot)}); bursts shorter than {blind} cannot be seen"
+    )
+    against = [str(r["words"]) for r in [*collided, *storms] if r.get("words")]
+    against += [f"{r['sign']} rose on {r['entity']}" for r in signs[:5]]
+    if mean >= FULL_PORT or (use >= FULL_PORT and signs) or collided or storms:
+        return Hypothesis(
+            cause=cause,
+            state="contributes",
+            strength=min(1.0, 0.5 + mean / 2),
+            words=words,
+            evidence_for=against,
+        )
+    if use < EASY_PORT and not signs:
+        told = f"bandwidth is cleared: {words}; what latency costs is not decided"
+        return Hypothesis(cause=cause, state="cleared", words=told)
+    return Hypothesis(
+        cause=cause, state="not decided", words=words, evidence_for=against,
+        would_decide="faster sampling at the hosts (--watch nic:// or rdma://)",
+    )  # fmt: skip
+
+
+def front_end(found: Findings) -> Hypothesis:
+    """The API server in front of the engine: TTFT as the engine says it, beside the client's."""
+    cause = "API front end"
+    rows = [r for r in found.engine if r["row"] == "engine" and r.get("ttft_difference_ms") is not None]
+    if not rows:
+        return undecided(
+            cause,
+            "the engine's own TTFT was not read, so its time and the front end's are one",
+            "the engine's TTFT beside the client's (--watch engine://…)",
+        )
+    worst = max(rows, key=lambda r: r["ttft_difference_ms"] / max(r["ttft_client_ms"], 1e-9))
+    late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]
+    words = f"the client waits {whole:.4g} ms for a first token, the engine says {whole - late:.4g} ms ({_where(worst)})"
+    if late > max(SAME_TTFT_MS, SAME_TTFT * whole):
+        return Hypothesis(cause=cause, state="contributes", strength=min(1.0, late / whole), words=words)
+    return Hypothesis(cause=cause, state="cleared", words=words)
+
+
+def _where(row: Row) -> str:
+    level = "" if row.get("concurrency") is None else f" at concurrency {row['concurrency']}"
+    return f"{row.get('profile') or 'rung'}{level}"
