@@ -73,14 +73,13 @@ def unequal_ranks(found: Findings) -> Hypothesis | None:
 def network(found: Findings) -> Hypothesis:
     """The fabric between the GPUs: bandwidth from ports, signs of congestion; latency stays open."""
     cause = "network"
-    rows = [
-        r for r in found.fabric if r["row"] == "port" and r.get("use") and r["use"].get("highest") is not None
-    ]
+    ports = [r for r in found.fabric if r["row"] == "port"]
+    rows = [r for r in ports if r.get("use") and r["use"].get("highest") is not None]
     if not rows:
         why = (
             "ports were watched, but none with a speed and a rate that can be believed"
-            if found.fabric
-            else ("no switch, NIC or RDMA counter was watched")
+            if ports
+            else "no switch, NIC or RDMA counter was watched"
         )
         return undecided(cause, why, "ports and NICs on the same clock (--watch)")
     hot = max(rows, key=lambda r: r["use"]["highest"])
