@@ -317,7 +317,7 @@ def busiest(sent, seconds):
 
 def port_row(found, entity, direction, source=""):
     """The one row of a port."""
-    rows = [row for row in found["fabric"] if row["row"] == "port" and row["entity"].endswith(entity) and row["direction"] == direction
-            and row["source"].startswith(source)]  # fmt: skip
+    ports = [row for row in found["fabric"] if row["row"] == "port" and row["direction"] == direction]
+    rows = [row for row in ports if row["entity"].endswith(entity) and row["source"].startswith(source)]
     assert len(rows) == 1, [(row["source"], row["entity"]) for row in found["fabric"] if row["row"] == "port"]
     return rows[0]

@@ -43,7 +43,8 @@ def gnmi(fabric):
 def prometheus(fabric):
     config = fabric.folder / "prometheus.yml"
     config.write_text(
-        f"global: {{scrape_interval: 1s}}\nscrape_configs:\n  - {{job_name: sw, static_configs: [{{targets: ['{AGENT}:9100']}}]}}\n"
+        "global: {scrape_interval: 1s}\nscrape_configs:\n"
+        f"  - {{job_name: sw, static_configs: [{{targets: ['{AGENT}:9100']}}]}}\n"
     )
     fabric.daemon(
         SWITCH,

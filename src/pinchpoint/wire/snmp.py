@@ -155,6 +155,19 @@ def oid_text(body: bytes) -> str:
     return ".".join(map(str, [first, parts[0] - 40 * first, *parts[1:]]))
 
 
+class _Layout(NamedTuple):
+    """Where the values of an answer lie, for the next answer mostly differs from it in nothing else."""
+
+    size: int
+    id_at: int
+    fixed: int  # the message as one number, with everything that may change set to 0
+    mask: int
+    values: (
+        struct.Struct
+    )  # the eight octets that end with each value; no two of them overlap, names are longer
+    masks: tuple[int, ...]
+
+
 class FixedGet:
     """One GET that is sent again and again, and the numbers of its answers."""
 
@@ -164,6 +177,7 @@ class FixedGet:
         first = get_request(community, 0x5A5A5A5A, oids)
         place = first.index(b"\x02\x04\x5a\x5a\x5a\x5a") + 2
         self._before, self._after = first[:place], first[place + 4 :]
+        self._layout: _Layout | None = None
 
     def request(self, request_id: int) -> bytes:
         """The question under another number."""
@@ -174,44 +188,78 @@ class FixedGet:
 
         None as a whole: the answer belongs to another question. Raises SourceError on errors and damage.
         """
+        layout = self._layout
+        if (
+            layout is not None
+            and len(data) == layout.size
+            and data[layout.id_at : layout.id_at + 4] == struct.pack(">i", request_id)
+            and int.from_bytes(data, "big") & layout.mask == layout.fixed
+        ):
+            return [
+                value & mask for value, mask in zip(layout.values.unpack(data), layout.masks, strict=True)
+            ]
         try:
-            at, _ = _enter(data, 0, SEQUENCE)
-            at = _skip(data, _skip(data, at))
-            at, _ = _enter(data, at, RESPONSE)
-            told_id, at = _read_integer(data, at)
-            if told_id != request_id:
-                return None
-            error, at = _read_integer(data, at)
-            _, at = _read_integer(data, at)
-            if error:
-                raise SourceError(f"the agent answers: {Response(0, error, 0, []).fault}")
-            at, end = _enter(data, at, SEQUENCE)
-            return self._bindings(data, at, end)
+            return self._read(data, request_id)
         except (IndexError, ValueError) as failure:
             raise SourceError(f"not an SNMP answer: {failure}") from None
 
-    def _bindings(self, data: bytes, at: int, end: int) -> list[int | None]:
-        values: list[int | None] = []
-        from_bytes, numbers = int.from_bytes, _NUMBERS
+    def _read(self, data: bytes, request_id: int) -> list[int | None] | None:
+        at, _ = _enter(data, 0, SEQUENCE)
+        at = _skip(data, _skip(data, at))
+        at, _ = _enter(data, at, RESPONSE)
+        _, id_at, id_end = _tlv_at(data, at)
+        told_id, at = _read_integer(data, at)
+        if told_id != request_id:
+            return None
+        error, at = _read_integer(data, at)
+        _, at = _read_integer(data, at)
+        if error:
+            raise SourceError(f"the agent answers: {Response(0, error, 0, []).fault}")
+        at, end = _enter(data, at, SEQUENCE)
+        spans = self._spans(data, at, end)
+        plain = id_end - id_at == 4 and all(
+            tag in _NUMBERS and 0 < stop - start <= 9 for tag, start, stop in spans
+        )
+        self._layout = _layout(data, id_at, spans) if plain else None
+        return [_number(tag, data[start:stop]) for tag, start, stop in spans]
+
+    def _spans(self, data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
+        """Tag, start and end of each value; the names must be those asked for, in their order."""
+        spans = []
         for name in self._names:
-            at += 2 if data[at + 1] < 128 else 2 + (data[at + 1] & 0x7F)
+            at, _ = _enter(data, at, SEQUENCE)
             if not data.startswith(name, at):
                 raise ValueError("an answer to another question")
-            at += len(name)
-            tag, size = data[at], data[at + 1]
-            at += 2
-            if size > 127:
-                at, size = at + (size & 0x7F), from_bytes(data[at : at + (size & 0x7F)], "big")
-            if at + size > end:
+            tag, start, at = _tlv_at(data, at + len(name))
+            if at > end:
                 raise ValueError("cut short")
-            if tag in numbers:
-                values.append(from_bytes(data[at : at + size], "big"))
-            else:
-                values.append(
-                    from_bytes(data[at : at + size], "big", signed=True) if tag == INTEGER else None
-                )
-            at += size
-        return values
+            spans.append((tag, start, at))
+        return spans
+
+
+def _layout(data: bytes, id_at: int, spans: list[tuple[int, int, int]]) -> _Layout:
+    mask = bytearray(b"\xff" * len(data))
+    mask[id_at : id_at + 4] = bytes(4)
+    form, at = ">", 0
+    for _, start, stop in spans:
+        mask[start:stop] = bytes(stop - start)
+        form += f"{stop - 8 - at}xQ"
+        at = stop
+    number = int.from_bytes(mask, "big")
+    masks = tuple((1 << 8 * min(stop - start, 8)) - 1 for _, start, stop in spans)
+    return _Layout(
+        len(data),
+        id_at,
+        int.from_bytes(data, "big") & number,
+        number,
+        struct.Struct(f"{form}{len(data) - at}x"),
+        masks,
+    )
+
+
+def _number(tag: int, body: bytes) -> int | None:
+    value = _value(tag, body)
+    return value if isinstance(value, int) else None
 
 
 def _value(tag: int, body: bytes) -> Value:
