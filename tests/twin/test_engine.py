@@ -40,7 +40,9 @@ def test_decodes_come_first_and_leave_less_of_the_budget():
 
 def test_prefill_first_stops_decodes_while_a_prompt_is_computed():
     step = Step(base_ms=10, prefill_token_us=1000)  # 1 ms per prompt token
-    run = simulate(Engine(policy="prefill_first", token_budget=100), step, Open([0.0, 0.035], [10, 50], [6, 2]))
+    run = simulate(
+        Engine(policy="prefill_first", token_budget=100), step, Open([0.0, 0.035], [10, 50], [6, 2])
+    )
     assert times_ms(run, 0) == [20, 30, 40, 110, 120, 130]  # 40 + (10 + 50) ms, then the next decode
     assert times_ms(run, 1) == [100, 110]
 
@@ -72,7 +74,9 @@ def test_ranks_in_lockstep_wait_for_the_slowest():
     load = Open([0.0, 0.0], [10, 40], [2, 2])
     together = simulate(Engine(token_budget=100, ranks=2), step, load)
     assert times_ms(together, 0) == [50, 60]
-    apart = simulate(Engine(token_budget=100, ranks=2, lockstep=False), step, Open([0.0, 0.0], [10, 40], [2, 2]))
+    apart = simulate(
+        Engine(token_budget=100, ranks=2, lockstep=False), step, Open([0.0, 0.0], [10, 40], [2, 2])
+    )
     assert times_ms(apart, 0) == [20, 30]
     pooled = simulate(
         Engine(token_budget=100, ranks=2),
@@ -147,7 +151,11 @@ def test_disaggregated_pools_hand_over_through_one_link():
     )
     step = Step(base_ms=10, prefill_token_us=1000)
     run = simulate(engine, step, Open([0.0, 0.0], [10, 10], [3, 3]))
-    assert times_ms(run, 0) == [20, 40, 50]  # first token from the prefill worker, KV there at 30, next ticks 40, 50
+    assert times_ms(run, 0) == [
+        20,
+        40,
+        50,
+    ]  # first token from the prefill worker, KV there at 30, next ticks 40, 50
     assert times_ms(run, 1) == [20, 50, 60]
 
 
@@ -162,7 +170,9 @@ def test_replacement_misses_the_step_in_flight_only_with_a_turnaround():
 
 @pytest.mark.parametrize("routing", ["round_robin", "least_loaded", "power_of_two", "hash", "random"])
 def test_every_routing_serves_everyone_and_repeats_itself(routing):
-    engine = Engine(token_budget=512, ranks=5, routing=routing, routing_stale_s=0.1, lockstep=False, kv_tokens=4000)
+    engine = Engine(
+        token_budget=512, ranks=5, routing=routing, routing_stale_s=0.1, lockstep=False, kv_tokens=4000
+    )
     step = Step(base_ms=5, prefill_token_us=50, per_context_token_ns=10, per_sequence_us=30)
     runs = [simulate(engine, step, Closed(23, 97, 300, 40, 0.003), seed=7) for _ in range(2)]
     assert len(runs[0].done) == 97
@@ -197,9 +207,7 @@ def test_m_m_1_waits(load):
     n, service = 40_000, 0.010
     prompts = [max(1, round(draw.expovariate(1 / 10_000))) for _ in range(n)]  # 1 µs per token, mean 10 ms
     engine = Engine(token_budget=1 << 30, max_sequences=1)
-    run = simulate(
-        engine, Step(prefill_token_us=1), Open(poisson(load / service, n, draw), prompts, [1] * n)
-    )
+    run = simulate(engine, Step(prefill_token_us=1), Open(poisson(load / service, n, draw), prompts, [1] * n))
     done = sorted(run.done, key=lambda s: s.id)
     mean, half = mean_wait_interval([s.scheduled_s - s.sent_s for s in done])
     assert abs(mean - load * service / (1 - load)) < half
@@ -224,7 +232,9 @@ def test_m_d_c_waits(servers):
     mean, half = mean_wait_interval([s.scheduled_s - s.sent_s for s in done])
     m_m_c = erlang_c(servers, load) * service / (servers * (1 - load))
     factor = 1 + (1 - load) * (servers - 1) * (math.sqrt(4 + 5 * servers) - 2) / (16 * load * servers)
-    assert abs(mean - 0.5 * factor * m_m_c) < half + 0.002 * service  # arrivals wait for the step in flight too
+    assert (
+        abs(mean - 0.5 * factor * m_m_c) < half + 0.002 * service
+    )  # arrivals wait for the step in flight too
     assert half < 0.2 * mean
 
 

@@ -75,7 +75,11 @@ def test_chat_opens_with_a_role_and_counts_every_chunk_when_asked(served):
              "stream_options": {"continuous_usage_stats": True, "include_usage": True}}  # fmt: skip
     got = events(served, "/v1/chat/completions", asked)
     assert got[0]["choices"][0]["delta"]["role"] == "assistant"
-    said = [e["usage"]["completion_tokens"] for e in got if e["choices"] and e["choices"][0]["delta"].get("content")]
+    said = [
+        e["usage"]["completion_tokens"]
+        for e in got
+        if e["choices"] and e["choices"][0]["delta"].get("content")
+    ]
     assert said == [1, 2, 3]
 
 
@@ -145,7 +149,9 @@ def test_time_runs_at_the_speed_asked(served):
 def test_a_connection_is_kept_alive(served):
     connection = http.client.HTTPConnection(served.removeprefix("http://"), timeout=30)
     for _ in range(3):
-        connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 2, "stream": True}))
+        connection.request(
+            "POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 2, "stream": True})
+        )
         answer = connection.getresponse()
         assert answer.read().endswith(b"data: [DONE]\n\n")
     connection.close()
@@ -153,7 +159,9 @@ def test_a_connection_is_kept_alive(served):
 
 def test_a_client_that_leaves_gives_its_place_back(served):
     connection = http.client.HTTPConnection(served.removeprefix("http://"), timeout=30)
-    connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 5000, "stream": True}))
+    connection.request(
+        "POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 5000, "stream": True})
+    )
     assert connection.getresponse().read(5)
     connection.sock.close() if connection.sock else None
     connection.close()

@@ -148,7 +148,7 @@ def fit_all(
         say("racing the better ones", 0.3 + 0.2 * i / len(field))
         raced.append(fit_one(better.hypothesis, scale, targets, again, start=np.array(better.z), step=0.3))
     raced.sort(key=lambda fitted: fitted.standing)
-    for i, better in enumerate(raced[: max(3, keep // 2)]):
+    for i, better in enumerate(raced[: max(3, keep // 2)] if effort >= 0.5 else []):
         say("varying routing and length of the rungs", 0.5 + 0.02 * i)
         for variant in variants_of(better.hypothesis)[i % 2 :: 2]:
             raced.append(fit_one(variant, scale, targets, vary, start=np.array(better.z), step=0.3))
