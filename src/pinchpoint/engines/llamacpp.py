@@ -15,6 +15,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,5 +222,32 @@ def _serve(settings: LlamaCpp) -> None:
     os._exit(0)  # running requests are cut off on purpose: whoever sent them is gone or has said so
 
 
+def _by_hand(arguments: list[str]) -> None:
+    """``python -m pinchpoint.engines.llamacpp [name=value …]``: serve until Ctrl-C."""
+    names = ", ".join(
+        f"{name}={getattr(LlamaCpp(), name)}" for name in ("n_batch", "n_ubatch", "slots", "ctx", "port")
+    )
+    usage = f"usage: python -m pinchpoint.engines.llamacpp [name=value …], with {names} (ctx: tokens per slot; port 0: any)"
+    if any(argument in ("-h", "--help") for argument in arguments):
+        print(usage)
+        return
+    try:
+        wanted = {name: int(value) for name, _, value in (argument.partition("=") for argument in arguments)}
+        settings = msgspec.convert(wanted, LlamaCpp)
+        if set(wanted) - set(LlamaCpp.__struct_fields__):
+            raise ValueError
+    except (ValueError, msgspec.ValidationError):
+        sys.exit(usage)
+    with start_llamacpp(**{name: getattr(settings, name) for name in wanted}) as engine:
+        print(f"{engine.url} model {engine.model}", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
+
+
 if __name__ == "__main__":
-    _serve(msgspec.json.decode(sys.stdin.buffer.readline(), type=LlamaCpp))
+    if sys.stdin.isatty() or len(sys.argv) > 1:
+        _by_hand(sys.argv[1:])
+    else:
+        _serve(msgspec.json.decode(sys.stdin.buffer.readline(), type=LlamaCpp))

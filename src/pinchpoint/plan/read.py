@@ -107,14 +107,11 @@ def read_plan(
             name = _known(key, where)
             given[name], origin[name] = value, where
     fields: dict[str, Any] = {}
-    for name, value in given.items():
-        path, reader = FIELDS[name]
+    for name in given:
+        path, _ = FIELDS[name]
         if name not in ("profiles", "profile"):
-            try:
-                _put(fields, path, reader(value))
-            except PlanError as fault:
-                raise PlanError(f"{_spell(name, origin[name])}: {fault}") from None
-    fields["profiles"] = _profiles(given)
+            _put(fields, path, _named(name, given, origin))
+    fields["profiles"] = _profiles(given, origin)
     return _settle(fields, given)
 
 
@@ -189,14 +186,14 @@ def _put(fields: dict[str, Any], path: str, value: Any) -> None:
     fields[leaf] = value
 
 
-def _profiles(given: Mapping[str, Any]) -> tuple[Profile, ...]:
-    own = values.profiles(given["profile"]) if "profile" in given else ()
+def _profiles(given: Mapping[str, Any], origin: Mapping[str, str]) -> tuple[Profile, ...]:
+    own = _named("profile", given, origin) if "profile" in given else ()
     if "profiles" not in given:
         return own or DEFAULT_PROFILES
     known = {profile.name for profile in DEFAULT_PROFILES}
     picked = list(own)
     own_names = {profile.name for profile in own}
-    for name in values.words(given["profiles"]):
+    for name in _named("profiles", given, origin):
         if name not in known | own_names:
             raise PlanError(
                 f"--profiles: no profile {name!r}; there are {', '.join(sorted(known | own_names))}, "
@@ -205,6 +202,14 @@ def _profiles(given: Mapping[str, Any]) -> tuple[Profile, ...]:
         if name not in own_names:
             picked += [profile for profile in DEFAULT_PROFILES if profile.name == name]
     return tuple(picked)
+
+
+def _named(name: str, given: Mapping[str, Any], origin: Mapping[str, str]) -> Any:
+    """A value read by its own reader; a fault names the key."""
+    try:
+        return FIELDS[name][1](given[name])
+    except PlanError as fault:
+        raise PlanError(f"{_spell(name, origin[name])}: {fault}") from None
 
 
 def _replayed(fields: dict[str, Any], given: Mapping[str, Any]) -> None:

@@ -109,9 +109,11 @@ def concurrency(value: Any) -> Any:
     if value == "auto" or value == ["auto"] or value == ("auto",):
         return "auto"
     items = value if isinstance(value, list | tuple) else [value]
-    levels = sorted(
-        {count(part) for item in items for part in (words(item) if isinstance(item, str) else [item])}
-    )
+    parts = [part for item in items for part in (words(item) if isinstance(item, str) else [item])]
+    try:
+        levels = sorted({count(part) for part in parts})
+    except PlanError as fault:
+        raise PlanError(f"{fault}; write whole numbers, as 8,16,32, or auto alone") from None
     if not levels:
         raise PlanError("name at least one concurrency, or auto")
     if levels[-1] > MAX_CONCURRENCY:
