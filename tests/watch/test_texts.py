@@ -152,6 +152,15 @@ def test_both_readers_read_the_same(pairs, number):
     assert fixed.request(number) == snmp.get_request(b"public", number, names)
 
 
+@given(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=8))
+def test_answer_after_answer_whatever_the_lengths_of_the_numbers(answers):
+    names = [(1, 3, 6, 1, n) for n in range(4)]
+    fixed = snmp.FixedGet(b"public", [".".join(map(str, name)) for name in names])
+    for number, values in enumerate([[1, 256, 3, 4], [256, 1, 4, 3], *answers], 1):
+        told = response(number, [(name, counter64(value)) for name, value in zip(names, values, strict=True)])
+        assert fixed.numbers(told, number) == values
+
+
 @given(st.lists(st.tuples(oids, numbers), min_size=1, max_size=5), st.data())
 def test_a_damaged_answer_is_named_and_never_believed_beyond_its_end(pairs, data):
     good = response(7, [(oid, counter64(value)) for oid, value in pairs])
