@@ -178,6 +178,13 @@ def test_any_bytes_to_snmp(data):
             read()
 
 
+def test_another_type_of_the_same_length_is_no_number():
+    fixed = snmp.FixedGet(b"p", ["1.3.1", "1.3.2"])
+    answers = [(counter64(5), counter64(6)), (tlv(4, b"x"), counter64(7)), (tlv(2, b"\xff"), counter64(8))]
+    read = [fixed.numbers(response(1, [((1, 3, 1), a), ((1, 3, 2), b)]), 1) for a, b in answers]
+    assert read == [[5, 6], [None, 7], [-1, 8]]
+
+
 def test_absent_and_negative_values():
     data = response(
         1, [((1, 3, 1), tlv(0x81, b"")), ((1, 3, 2), tlv(2, b"\xff")), ((1, 3, 3), tlv(4, b"up"))]
