@@ -152,7 +152,7 @@ def test_octets_of_an_outage_belong_to_the_outage():
 
 
 def test_the_first_read_after_an_outage_is_of_unknown_age():
-    # Three-second copies, polled at 10 Hz, none read from 10 s to 20.4 s: the copy is 2.4 s old then, the next comes at 21 s.
+    # Three-second copies, polled at 10 Hz, none read from 10 s to 20.4 s: the copy is 2.4 s old, the next comes at 21 s.
     t, raw = cached(0.4 * GIGA, 3, 0.1, 60)
     there = (t < 10 * SECOND) | (t > 20.35 * SECOND)
     rates = port_rates(t[there], raw[there], speed_bps=GIGA)
