@@ -53,6 +53,7 @@ _MARKS = {
     "note.convoy": "in convoy: requests ended in step, which makes a cluster look better than it is",
     "note.client": "the load generator was the limit: {why}",
     "note.length": "{what} served differs from {what} asked by {drift}",
+    "note.at": "at {levels}",
     "note.more": "… and {n} more in the report",
 }
 
@@ -188,6 +189,7 @@ _HTML = {
     "html.details.definitions": "Definitions",
     "html.details.run": "How this run was made",
     "html.table.ladder": "{ladder}: the ladder, rung by rung",
+    "html.table.more": "Left out here for want of room, and under Details: {columns}.",
     "html.table.ceilings": "Ceilings",
     "html.table.gaps": "Gaps by count and by time",
     "html.table.pauses": "The longest pauses",

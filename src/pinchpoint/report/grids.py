@@ -9,12 +9,13 @@ import msgspec
 from pinchpoint.analyse.findings import Findings, RungReading, Stats
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
-from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, ladders, table
+from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, fitting, ladders, reason, table
 from pinchpoint.report.terminal import level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, SECOND, show_duration
 
 __all__ = [
+    "PAGE",
     "Grid",
     "ceilings",
     "flat",
@@ -45,6 +46,7 @@ class Grid(msgspec.Struct, frozen=True):
     rows: list[list[Cell]]
     notes: list[str] = []
     faint: list[bool] = []  # rows not to be relied on
+    more: str = ""  # what was left out for want of room, and where it stands
 
     def wordy(self, index: int) -> bool:
         """Is the column set to the left?"""
@@ -59,22 +61,44 @@ def _cells(texts: Iterable[str]) -> list[Cell]:
     return [Cell(text) for text in texts]
 
 
-def ladder_grid(ladder: Ladder, words: Words) -> Grid:
-    """The ladder with every column there is."""
-    notes = Notes()
+# Columns of a ladder that leave one after another where a page has no room for all.
+_DISPENSABLE = ("window_s", "tok_s_per_user", "gap_time_ms.p99", "request_s", "gap_ms.p50", "gain", "little",
+                "ttft_ms.p99", "pause_count")  # fmt: skip
+PAGE = 1020.0  # px of a table on a page of 1200
+
+
+def ladder_grid(ladder: Ladder, words: Words, room: float | None = None) -> Grid:
+    """The ladder with every column there is, or with those that fit into ``room``, px."""
+    notes = Notes(words("note.at"))
     drawn = table(ladder, words, notes, wide=True)
     caption = words("html.table.ladder", ladder=ladder.label)
-    marked = any(row[-1].text for row in drawn.rows)
-    heads = drawn.heads if marked else drawn.heads[:-1]
-    rows = [row[: len(heads)] for row in drawn.rows]
-    return Grid(caption, heads, rows, notes.lines(), [not valid for valid in drawn.valid])
+    shown = range(len(drawn.heads))
+    if room is not None:
+        widths = [_px(drawn, index) for index in shown]
+        shown = fitting(drawn, widths, room, _DISPENSABLE)
+    rows = [[row[index] for index in shown] for row in drawn.rows]
+    left = [" ".join(filter(None, (h.name, h.part))) for i, h in enumerate(drawn.heads) if i not in shown]
+    more = words("html.table.more", columns=", ".join(left)) if left else ""
+    faint = [not valid for valid in drawn.valid]
+    return Grid(caption, [drawn.heads[i] for i in shown], rows, notes.lines(), faint, more)
+
+
+def _px(drawn: Table, index: int) -> float:
+    """About how wide the page sets a column: heads break at spaces, marks between words, numbers never."""
+    head = drawn.heads[index]
+    named = max(len(word) for word in f"{head.name} {head.part} {head.unit}".split())
+    if head.key == "marks":
+        said = max(len(mark) for row in drawn.rows for mark in row[index].text.split(", "))
+    else:
+        said = max(len(row[index].text) + len(row[index].notes) for row in drawn.rows)
+    return 16 + max(7.6 * named, 8.4 * said)
 
 
 def ceilings(findings: Findings, words: Words) -> Grid | None:
     """One row per ladder: where it stops rising."""
     if not findings.ceilings:
         return None
-    notes = Notes()
+    notes = Notes(words("note.at"))
     rows = []
     for ceiling in findings.ceilings:
 
@@ -107,7 +131,7 @@ def ceilings(findings: Findings, words: Words) -> Grid | None:
 
 def interference(findings: Findings, words: Words) -> Grid | None:
     """One row per mixed rung: what decode lost to prompts, by which definition."""
-    notes = Notes()
+    notes = Notes(words("note.at"))
     rows, faint = [], []
     for ladder in (found for found in ladders(findings) if found.kind == "mixed"):
         for reading in ladder.rungs:
@@ -116,7 +140,7 @@ def interference(findings: Findings, words: Words) -> Grid | None:
                 continue
 
             def cell(text: str, key: str, reading: RungReading = reading) -> Cell:
-                why = reading.refused.get(f"interference.{key}") or reading.refused.get("interference")
+                why = reason(reading, key if key.startswith("pause") else f"interference.{key}")
                 return Cell(text, (notes(why),) if why and text == figures.MISSING else ())
 
             pauses = figures.count(reading.pause_count)
@@ -130,8 +154,8 @@ def interference(findings: Findings, words: Words) -> Grid | None:
                     cell(figures.percent(seen.share_of_e2e), "share_of_e2e"),
                     Cell(words.either(f"form.{seen.form}", clean(seen.form or figures.MISSING))),
                     Cell(words.either(f"reading.{seen.reading}", clean(seen.reading or figures.MISSING))),
-                    Cell(pauses),
-                    Cell(figures.percent(reading.pause_share)),
+                    cell(pauses, "pause_count"),
+                    cell(figures.percent(reading.pause_share), "pause_share"),
                 ]
             )
             faint.append(not reading.valid)
@@ -200,7 +224,7 @@ _STATS = ("ttft_ms", "ttft_content_ms", "tpot_ms", "gap_ms", "e2e_ms", "sent_e2e
 
 def rung_stats(reading: RungReading, words: Words) -> Grid | None:
     """All distributions of one rung, ms, each with its n."""
-    rows, notes = [], Notes()
+    rows, notes = [], Notes(words("note.at"))
     parts = ("mean", "p50", "p90", "p99", "p999", "max")
     for key in _STATS:
         stats: Stats | None = getattr(reading, key)
@@ -209,7 +233,7 @@ def rung_stats(reading: RungReading, words: Words) -> Grid | None:
         row = [Cell(key), Cell(figures.count(stats.n))]
         for part in parts:
             found = getattr(stats, part)
-            why = reading.refused.get(f"{key}.{part}") if found is None else None
+            why = reason(reading, f"{key}.{part}") if found is None else None
             row.append(Cell(_ms(found), (notes(why),) if why else ()))
         rows.append(row)
     if not rows:

@@ -171,7 +171,7 @@ def _phases(listed: Sequence[Ladder], words: Words) -> list[tuple[Any, list[Grid
     return [
         (
             ladder_picture(f"ladder-{number}", group, words, explained=number == 0),
-            [grids.ladder_grid(ladder, words) for ladder in group],
+            [grids.ladder_grid(ladder, words, grids.PAGE) for ladder in group],
         )
         for number, group in enumerate(groups.values())
     ]

@@ -6,7 +6,7 @@ Terminal, HTML and Markdown draw the same table.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -25,6 +25,7 @@ __all__ = [
     "Notes",
     "Table",
     "columns",
+    "fitting",
     "ladders",
     "reason",
     "table",
@@ -107,12 +108,43 @@ def value(reading: RungReading, key: str) -> float | None:
     return found if isinstance(found, int | float) else None
 
 
+# What a value is made of: where it is refused without a word of its own, the word on these holds.
+_MADE_OF: dict[str, tuple[str, ...]] = {
+    "pause_count": ("pauses",),
+    "pause_share": ("pauses",),
+    "pauses": ("stall", "gap_ms"),
+    "stall": ("gap_ms",),
+    "gap_time_ms": ("gap_ms",),
+    "gap_p99_over_p50": ("gap_ms.p99", "gap_ms"),
+    "interference": ("gap_ms", "tpot_ms"),
+    "interference.share_of_decode": ("interference.base_gap_ms",),
+    "interference.share_of_e2e": ("interference.share_of_decode",),
+    "tok_s_per_user": ("tpot_ms",),
+    "e2e_ms": ("ttft_ms",),
+    "gap_ms": ("window_s",),
+    "request_s": ("window_s",),
+    "goodput_s": ("request_s",),
+    "input_tok_s": ("window_s",),
+    "output_tok_s": ("window_s",),
+    "total_tok_s": ("window_s",),
+    "little": ("request_s", "tpot_ms", "ttft_ms"),
+    "gain": ("efficiency",),
+}
+
+
 def reason(reading: RungReading, key: str) -> str | None:
-    """Why the value under ``key`` was refused, as the analysis said it."""
-    while key:
+    """Why the value under ``key`` was refused: said of itself, of the group it is in, or of what it is made of."""
+    asked, seen = [key], set()
+    while asked:
+        key = asked.pop(0)
         if key in reading.refused:
             return reading.refused[key]
-        key = key.rpartition(".")[0]
+        seen.add(key)
+        group = key.rpartition(".")[0]
+        wider = (*_MADE_OF.get(key, ()), *([group] if group else ()))
+        asked += [other for other in wider if other not in seen]
+    if reading.window_s is None and reading.window_reason:
+        return reading.window_reason
     return None
 
 
@@ -146,10 +178,10 @@ def columns(ladder: Ladder, wide: bool = False) -> list[Column]:
     if ladder.kind == "mixed":
         found += [Column("input_tok_s", "rate", wide=True), Column("output_tok_s", "rate", wide=True)]
     found += [
-        Column("tok_s_per_gpu", "rate", "per_gpu", wide=True),
+        Column("tok_s_per_gpu", "rate", "per_gpu"),
         Column("gain", "ratio", "gain", wide=ladder.kind != "prefill"),
         Column("request_s", "plain", wide=ladder.kind != "prefill"),
-        Column("goodput_s", "plain", "goodput", wide=True),
+        Column("goodput_s", "plain", "goodput"),
         Column("ttft_ms.p50", "time", "ttft"),
         Column("ttft_ms.p99", "time", "ttft"),
     ]
@@ -161,61 +193,106 @@ def columns(ladder: Ladder, wide: bool = False) -> list[Column]:
             Column("gap_ms.p99", "time", "gap"),
             Column("gap_time_ms.p99", "time", "gap_time", wide=True),
             Column("stall.longest_ms", "time", "stall"),
-            Column("interference.share_of_decode", "share", "interference", wide=ladder.kind == "decode"),
+            Column("interference.share_of_decode", "share", "interference"),
             Column("pause_count", "count", "pause", wide=True),
         ]
     found.append(Column("little", "ratio", "little", wide=True))
     return [column for column in found if (wide or not column.wide) and _worth(column, ladder.rungs)]
 
 
+_ON_DEMAND = frozenset({"tok_s_per_gpu", "goodput_s", "gain", "little", "interference.share_of_decode"})
+
+
 def _worth(column: Column, rungs: Sequence[RungReading]) -> bool:
     """A column that nobody asked for (no GPU count, no goodput limit) is left out, not dashed."""
-    if column.key not in ("tok_s_per_gpu", "goodput_s", "gain", "little"):
+    if column.key not in _ON_DEMAND:
         return True
     return any(column(reading) is not None for reading in rungs)
 
 
 class Notes:
-    """Footnotes of a table: numbered as they come, reasons that differ only in their numbers share one."""
+    """Footnotes of a table: numbered as they come, those that differ only in their numbers share one.
 
-    def __init__(self) -> None:
-        self._slots: dict[str, list[list[str]]] = {}
+    Numbers that differ are listed and said whose they are: ``there are 6/16/32 (at 1, 4, 8)``.
+    """
 
-    def __call__(self, text: str) -> int:
-        """The footnote's number, from 1."""
+    def __init__(self, at: str = "at {levels}") -> None:
+        self._at = at
+        self._said: dict[str, dict[str, list[tuple[str, str]]]] = {}  # skeleton -> text -> rungs it is about
+
+    def __call__(self, text: str, rung: tuple[str, str] | None = None) -> int:
+        """The footnote's number, from 1; ``rung`` names what it is about: level and profile."""
         text = clean(text)
         skeleton = _NUMBER.sub("\0", text)
-        slots = self._slots.setdefault(skeleton, [[] for _ in _NUMBER.findall(text)])
-        for slot, number in zip(slots, _NUMBER.findall(text), strict=True):
-            if number not in slot:
-                slot.append(number)
-        return list(self._slots).index(skeleton) + 1
+        rungs = self._said.setdefault(skeleton, {}).setdefault(text, [])
+        if rung is not None and rung not in rungs:
+            rungs.append(rung)
+        return list(self._said).index(skeleton) + 1
 
     def lines(self) -> list[str]:
         """The texts, in order."""
-        return [_filled(skeleton, slots) for skeleton, slots in self._slots.items()]
+        return [self._line(skeleton, said) for skeleton, said in self._said.items()]
+
+    def _line(self, skeleton: str, said: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+        if len(said) == 1:
+            return next(iter(said))
+        parts = skeleton.split("\0")
+        columns = list(zip(*(_NUMBER.findall(text) for text in said), strict=True))
+        joined = [column[0] if len(set(column)) == 1 else _listed(column) for column in columns]
+        text = parts[0] + "".join(number + part for number, part in zip(joined, parts[1:], strict=True))
+        if len(said) > _MOST_LISTED or not all(said.values()):
+            return text
+        # The level alone names a rung, unless two profiles have it and differ.
+        flat = [{level for level, _ in rungs} for rungs in said.values()]
+        apart = sum(map(len, flat)) == len(set().union(*flat))
+        named = [
+            dict.fromkeys(level if apart else f"{profile} {level}" for level, profile in rungs)
+            for rungs in said.values()
+        ]
+        return f"{text} ({self._at.format(levels=', '.join('+'.join(names) for names in named))})"
+
+
+_MOST_LISTED = 8  # numbers in one footnote
+
+
+def _listed(numbers: Sequence[str]) -> str:
+    return "/".join(numbers) if len(numbers) <= _MOST_LISTED else f"{numbers[0]}…{numbers[-1]}"
 
 
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 
 
-def _filled(skeleton: str, slots: Iterable[Sequence[str]]) -> str:
-    parts = skeleton.split("\0")
-    shown = ["/".join(slot) if len(slot) <= 6 else f"{slot[0]}…{slot[-1]}" for slot in slots]
-    return parts[0] + "".join(number + part for number, part in zip(shown, parts[1:], strict=True))
-
-
 def table(ladder: Ladder, words: Words, notes: Notes, wide: bool = False) -> Table:
-    """The ladder's table; refused cells point into ``notes``, the last column says what is odd about a rung."""
+    """The ladder's table; refused cells point into ``notes``, the second column says what is odd about a rung.
+
+    Where no rung is odd there is no such column.
+    """
     chosen = columns(ladder, wide)
     units = {column.key: _unit(column, chosen, ladder.rungs) for column in chosen}
     heads = [_head(column, units[column.key], words, wide) for column in chosen]
-    heads.append(Head("marks", words("column.marks"), "", "", ""))
+    odd = any(list(_oddities(reading, words)) for reading in ladder.rungs)
+    if odd:
+        heads.insert(1, Head("marks", words("column.marks"), "", "", ""))
     rows = []
     for reading in ladder.rungs:
         cells = [_cell(column, units[column.key], reading, words, notes) for column in chosen]
-        rows.append([*cells, _marks(reading, words, notes, wide)])
+        rows.append([cells[0], _marks(reading, words, notes, wide), *cells[1:]] if odd else cells)
     return Table(heads, rows, [reading.valid for reading in ladder.rungs])
+
+
+def fitting(drawn: Table, widths: Sequence[float], room: float, dispensable: Sequence[str]) -> list[int]:
+    """Indices of the columns that fit into ``room``; ``dispensable`` ones leave first, in this order."""
+    shown = list(range(len(drawn.heads)))
+    for key in dispensable:
+        if sum(widths[index] for index in shown) <= room:
+            break
+        shown = [index for index in shown if drawn.heads[index].key != key]
+    return shown
+
+
+def _at(reading: RungReading) -> tuple[str, str] | None:
+    level = reading.rate if reading.rate is not None else reading.concurrency
+    return None if level is None else (f"{level:g}", clean(reading.profile, 24))
 
 
 def _unit(column: Column, chosen: Sequence[Column], rungs: Sequence[RungReading]) -> str:
@@ -249,10 +326,10 @@ def _cell(column: Column, unit: str, reading: RungReading, words: Words, notes: 
         said = reason(reading, column.key)
         if said is None and column.key in ("gain", "interference.share_of_decode"):
             return Cell(figures.MISSING)  # the first rung has no rung before it; decode alone has no share
-        return Cell(figures.MISSING, (notes(said or words("note.no_reason")),))
+        return Cell(figures.MISSING, (notes(said or words("note.no_reason"), _at(reading)),))
     if column.key == "failed" and found:
         kinds = ", ".join(f"{clean(kind, 40)} {n}" for kind, n in sorted(reading.errors.items()))
-        return Cell(figures.count(found), (notes(words("note.errors", kinds=kinds)),) if kinds else ())
+        return Cell(figures.count(found), (notes(words("note.errors", kinds=kinds), _at(reading)),) if kinds else ())
     return Cell(figures.scaled(found, unit) if unit else _WRITE[column.form](found))
 
 
@@ -260,12 +337,12 @@ def _marks(reading: RungReading, words: Words, notes: Notes, wide: bool) -> Cell
     found = list(_oddities(reading, words))
     if wide:
         signs = [words(f"mark.{sign}") for sign, _ in found]
-        numbers = [notes(text) for _, text in found]
+        numbers = [notes(text, _at(reading)) for _, text in found]
         return Cell(", ".join(dict.fromkeys(signs)), tuple(dict.fromkeys(numbers)))
     # On a terminal every character counts: one footnote for all of a rung's marks.
     signs = [words(f"mark.{sign}.short") for sign, _ in found]
     joined = "; ".join(dict.fromkeys(text for _, text in found))
-    return Cell("".join(dict.fromkeys(signs)), (notes(joined),) if joined else ())
+    return Cell("".join(dict.fromkeys(signs)), (notes(joined, _at(reading)),) if joined else ())
 
 
 def _oddities(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from rich.text import Text
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
-from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, ladders, table
+from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, fitting, ladders, table
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
@@ -22,7 +22,7 @@ __all__ = ["advice_lines", "ascii_only", "causes", "level", "print_summary", "su
 
 _WIDTH = 80
 # Left out one after another where numbers are so long that the table would not fit.
-_DISPENSABLE = ("request_s", "gap_ms.p50", "tpot_ms.mean", "ttft_ms.p50", "gain")
+_DISPENSABLE = ("request_s", "gap_ms.p50", "tpot_ms.mean", "ttft_ms.p50", "gain", "tok_s_per_gpu", "goodput_s")
 _MOST_NOTES = 12  # footnotes on the terminal; the rest stands in the HTML report
 
 _ASCII = str.maketrans({
@@ -61,7 +61,7 @@ def summary(
     """The whole summary as one renderable. Its first line is the verdict."""
     words = words or Words()
     parts: list[ConsoleRenderable] = [_sentence(findings, words), _counts(findings, words)]
-    notes = Notes()
+    notes = Notes(words("note.at"))
     for ladder in ladders(findings):
         parts += [Text(), *_ladder(ladder, words, notes)]
     parts += _footnotes(notes, words)
@@ -141,7 +141,7 @@ def _footnotes(notes: Notes, words: Words) -> Iterator[ConsoleRenderable]:
 def _rich_table(drawn: Table, ladder: Ladder) -> RichTable:
     rich = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True, pad_edge=False,
                      show_edge=False, header_style="dim")  # fmt: skip
-    shown = _fitting(drawn)
+    shown = fitting(drawn, _widths(drawn), _WIDTH, _DISPENSABLE)
     heads = [drawn.heads[index] for index in shown]
     lines = max(_lines(head) for head in heads)
     for head in heads:
@@ -155,25 +155,15 @@ def _rich_table(drawn: Table, ladder: Ladder) -> RichTable:
     return rich
 
 
-def _fitting(drawn: Table) -> list[int]:
-    """Indices of the columns that fit the width; marks only where a rung has one."""
-    widths = [
-        max(
+def _widths(drawn: Table) -> list[int]:
+    return [
+        2
+        + max(
             *(len(part) for part in _head_text(head, 1).split("\n")),
             *(_width(row[index]) for row in drawn.rows),
         )
         for index, head in enumerate(drawn.heads)
     ]
-    shown = [
-        i
-        for i, head in enumerate(drawn.heads)
-        if head.key != "marks" or any(row[i].text for row in drawn.rows)
-    ]
-    for key in _DISPENSABLE:
-        if sum(widths[index] + 2 for index in shown) <= _WIDTH:
-            break
-        shown = [index for index in shown if drawn.heads[index].key != key]
-    return shown
 
 
 def _width(cell: Cell) -> int:
