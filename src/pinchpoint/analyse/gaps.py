@@ -71,6 +71,8 @@ def base_gap(lengths: Ints) -> Base:
     median, mean = float(np.median(lengths)), float(lengths.mean())
     if median < NEAR_ZERO_NS and mean >= BUNDLED * max(median, 1.0):
         return Base(None, "arrivals are bundled (the median gap is near zero): no gap is a step")
+    if median == 0:
+        return Base(None, "whole answers arrive in one piece (the median gap is zero): no gap is a step")
     floor = min(NEAR_ZERO_NS, median / 20)
     logs = np.log(lengths[lengths > floor].astype(np.float64))
     low = _low_mode(logs, len(lengths))

@@ -157,6 +157,8 @@ def _closed_loop(tables: RungTables) -> Window | str:
         return f"only {slots} of {target} slots were ever in flight together"
     flight = in_flight(requests.sent[sent], tables.ended[sent])
     full = np.flatnonzero(flight.count[:-1] >= need)
+    if len(full) == 0:
+        return f"{target} requests were never in flight together"
     closes = int(flight.t[full[-1] + 1])
     opens, how = _opening(tables, closes)
     if closes <= opens:
