@@ -284,7 +284,9 @@ def arrivals_table(columns: Mapping[str, Any], requests: Requests, rung: int = 0
 def _samples(folder: RunFolder, facts: RungFacts) -> Samples:
     found = folder.columns(
         "SELECT t_ns, source, entity, metric, unit, coalesce(value, CAST(raw AS DOUBLE)) AS value FROM samples "
-        "WHERE t_ns BETWEEN ? AND ? ORDER BY t_ns",
+        # A watched engine or fabric may have left millions of rows: only what testifies about moments is loaded here.
+        "WHERE t_ns BETWEEN ? AND ? AND (source IN ('client', 'host') OR metric SIMILAR TO '.*(preempt|retract).*') "
+        "ORDER BY t_ns",
         [facts.start_ns - SAMPLES_MARGIN, facts.end_ns + SAMPLES_MARGIN],
     )
     texts = {name: _texts(found[name]) for name in ("source", "entity", "metric", "unit")}

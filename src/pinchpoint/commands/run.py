@@ -149,6 +149,7 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
         finally:
             folder.update_facts(watch=watching.facts())
         watching.hold()
+    folder.update_facts(watch=watching.facts())  # once more: what the samplers cost is known when they have ended
     if stopped:
         onlooker.note(stopped)
     folder.update_facts(stopped=stopped)
