@@ -55,7 +55,9 @@ def draw_cluster(seed: int) -> Hidden:
             policy=policy,
             token_budget=max(512, budget // ranks),
             ranks=ranks,
-            routing="round_robin" if ranks == 1 else draw.choice(["power_of_two", "least_loaded", "round_robin"]),
+            routing="round_robin"
+            if ranks == 1
+            else draw.choice(["power_of_two", "least_loaded", "round_robin"]),
             routing_stale_s=0.1,
         ),
         Step(
@@ -75,7 +77,9 @@ def draw_cluster(seed: int) -> Hidden:
     )
 
 
-def measure_table(hidden: Hidden, rungs: list[tuple[tuple[str, int, int], int]], seed: int, noise: float) -> Table:
+def measure_table(
+    hidden: Hidden, rungs: list[tuple[tuple[str, int, int], int]], seed: int, noise: float
+) -> Table:
     """The table a tool would leave: one play of each rung, log-normal noise on every cell."""
     draw = random.Random(seed * 7919 + len(rungs))
     rows = []

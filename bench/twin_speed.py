@@ -25,7 +25,9 @@ REQUESTS, CONCURRENCY, OSL = 8000, 64, 512
 
 def speed(ranks: int, isl: int, kv_tokens: int) -> tuple[float, int]:
     """Requests per CPU-second of the best of three runs, and preemptions."""
-    engine = Engine(token_budget=8192 // ranks, ranks=ranks, kv_tokens=kv_tokens // ranks, routing="least_loaded")
+    engine = Engine(
+        token_budget=8192 // ranks, ranks=ranks, kv_tokens=kv_tokens // ranks, routing="least_loaded"
+    )
     best = 0.0
     for _ in range(3):
         began = time.process_time()
@@ -52,7 +54,9 @@ def main() -> None:
     for ranks, isl, kv in ((1, 512, 200_000), (1, 512, 50_000), (1, 2048, 400_000), (4, 512, 200_000)):
         rate, preempted = speed(ranks, isl, kv)
         slowest = min(slowest, rate if ranks == 1 else slowest)
-        print(f"{ranks} rank(s), ISL {isl}, KV {kv}: {rate:8.0f} requests per CPU-second, {preempted} preempted")
+        print(
+            f"{ranks} rank(s), ISL {isl}, KV {kv}: {rate:8.0f} requests per CPU-second, {preempted} preempted"
+        )
     print(f"{memory():.0f} bytes per request")
     if "--calibrate" in sys.argv:
         table = read_table(Path(str(resources.files("pinchpoint.twin") / "data" / "b300x16.csv")))

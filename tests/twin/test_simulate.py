@@ -5,15 +5,19 @@ import random
 import numpy as np
 import pytest
 
+from pinchpoint.commands.judge import judge
 from pinchpoint.commands.simulate import simulate
 from pinchpoint.commands.sweep import sweep
 from pinchpoint.errors import PlanError, RecordError
 from pinchpoint.plan.model import Arrivals, Load, Plan, Profile
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.twin.arrivals import Open, poisson
+from pinchpoint.twin.calibrate import calibrate_rungs
+from pinchpoint.twin.constants import Hypothesis
 from pinchpoint.twin.engine import simulate as simulate_load
+from pinchpoint.twin.fromrun import table_of_run
 from pinchpoint.twin.measure import measure
-from pinchpoint.twin.model import Client, Engine, Step, Twin
+from pinchpoint.twin.model import Client, Engine, Step, Twin, write_twin
 from pinchpoint.twin.sweep import parse_over
 
 TWIN = Twin(
@@ -85,6 +89,29 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
     simulate(TWIN, plan(tmp_path), report=False)
     with pytest.raises(RecordError, match="holds a run already"):
         simulate(TWIN, plan(tmp_path), report=False)
+
+
+def test_a_twin_is_found_again_from_its_own_run_folder(tmp_path):
+    """Fitted on three concurrencies of a run folder, judged on another folder's rungs between and beyond them."""
+    hidden = Twin(
+        name="t",
+        engine=Engine(token_budget=512),
+        step=Step(base_ms=10, per_sequence_us=300, prefill_token_us=50, mixed_surcharge=0.2),
+        client=Client(turnaround_ms=1),
+    )
+    profiles = (Profile("prefill", 2048, 1), Profile("decode", 16, 256), Profile("mixed", 1024, 64))
+    for name, levels in (("shown", (2, 4, 8)), ("held", (6, 12))):
+        ladder = Plan(output_dir=str(tmp_path / name), profiles=profiles, concurrency=levels, seed=3)
+        simulate(hidden, ladder, report=False)
+    settings = [Hypothesis("chunked", 1, 512), Hypothesis("chunked", 1, 2048)]
+    table = table_of_run(tmp_path / "shown")
+    twin = calibrate_rungs(table, hypotheses=settings, steady=True, effort=0.3, keep=2)
+    assert twin.engine.token_budget == 512
+    assert not twin.protocol.whole_rung
+    write_twin(twin, tmp_path / "twin.yaml")
+    judgement = judge(tmp_path / "twin.yaml", tmp_path / "held")
+    assert judgement.coverage >= 0.8
+    assert judgement.mape < 0.06
 
 
 # -- sweeps

@@ -87,6 +87,12 @@ def test_bad_tables_are_refused(tmp_path, text, named, why):
         table(tmp_path, text)
 
 
+def test_a_table_to_be_judged_may_contradict_itself(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD + "output_tok_s,tpot_mean_ms\ndecode,128,2048,32,6650,46.7\n")
+    assert "Little" in read_table(path, strict=False).warnings[0]
+
+
 def test_one_rung_is_no_ladder(tmp_path):
     read = table(tmp_path, HEAD + "tpot_mean_ms\nmixed,4096,512,32,50\n")
     with pytest.raises(TableError, match="one rung only"):

@@ -40,7 +40,7 @@ def judge(twin: Path, table: Path) -> Judgement:
         raise TableError(f"{table}: a table of an exchange; a serving twin predicts none of it")
     from pinchpoint.twin.pools import is_pools, judge_pools
 
-    rungs = read_table(table)
+    rungs = read_table(table, strict=False)
     if is_pools(rungs):
         if read.engine.policy != "disaggregated":
             raise TableError(

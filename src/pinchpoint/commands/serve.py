@@ -59,6 +59,7 @@ class TwinProcess:
     def __init__(self, twin: Twin | Path, speed: float = 1.0, model: str = "twin") -> None:
         self._twin, self._speed, self._model = twin, speed, model
         self.url = ""
+        self.pid = 0
 
     def __enter__(self) -> TwinProcess:
         self._scratch = tempfile.TemporaryDirectory(prefix="pinchpoint-twin-")
@@ -78,6 +79,7 @@ class TwinProcess:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         assert self._process.stdout is not None
+        self.pid = self._process.pid
         self.url = self._process.stdout.readline().decode().strip()
         if not self.url:
             self._close()

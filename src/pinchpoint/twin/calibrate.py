@@ -39,7 +39,8 @@ def calibrate_rungs(
 ) -> Twin:
     """The twin of a table; under a minute on one core at effort 1. The same table gives the same twin.
 
-    ``hypotheses`` replaces the settings that are tried. ``steady``: rates are of a steady window (as pinchpoint's own), not of whole rungs.
+    ``hypotheses`` replaces the settings that are tried. ``steady``: rates are of a steady window, as pinchpoint's own,
+    not of whole rungs.
 
     Raises:
         TableError: fewer than two rungs, or nothing to fit to.

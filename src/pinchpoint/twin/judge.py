@@ -96,7 +96,7 @@ def judge_rungs(twin: Twin, table: Table | str | Path, seeds: int = 3) -> Judgem
     Raises:
         TableError: the table cannot be read, or nothing in it can be predicted.
     """
-    read = table if isinstance(table, Table) else read_table(table)
+    read = table if isinstance(table, Table) else read_table(table, strict=False)
     played: dict[Rung, dict[str, Predicted]] = {}
     cells: list[Judged] = []
     skipped: list[str] = []

@@ -125,8 +125,11 @@ def _whole(row: dict[str, str], column: str, where: str) -> int:
     return int(value)
 
 
-def read_table(path: str | Path) -> Table:
+def read_table(path: str | Path, *, strict: bool = True) -> Table:
     """Read a table of rungs from CSV (or JSON rows) and check that it holds together.
+
+    Not ``strict``: rows that contradict themselves or each other are warned of, not refused. A twin may be judged on
+    such a table, but not fitted to it.
 
     Raises:
         TableError: unreadable, no rows, a unit missing, a negative or impossible value, rows that contradict.
@@ -149,7 +152,7 @@ def read_table(path: str | Path) -> Table:
                 raise TableError(f"{path}, line {number}: more cells than the header has columns")
     if not raw:
         raise TableError(f"{path}: no rows")
-    return _checked(target.name, _rows(str(path), header, raw))
+    return _checked(target.name, _rows(str(path), header, raw), strict)
 
 
 def _rows(path: str, header: list[str], raw: list[dict[str, str]]) -> list[Row]:
@@ -202,13 +205,18 @@ def _mean(rows: list[Row], metric: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _checked(name: str, rows: list[Row]) -> Table:
+def _checked(name: str, rows: list[Row], strict: bool) -> Table:
     warnings: list[str] = []
     little: dict[str, float] = {}
     for group in rungs_of(rows).values():
-        _check_repeats(name, group, warnings)
-        _check_order(name, group)
-        _check_little(name, group, warnings, little)
+        try:
+            _check_repeats(name, group, warnings)
+            _check_order(name, group)
+            _check_little(name, group, warnings, little)
+        except TableError as contradiction:
+            if strict:
+                raise
+            warnings.append(str(contradiction))
     return Table(name, rows, warnings, little)
 
 

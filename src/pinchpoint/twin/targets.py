@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 
@@ -59,7 +60,8 @@ def targets_of(table: Table) -> tuple[list[Target], list[str]]:
     targets: list[Target] = []
     for group in groups:
         rung = rung_of(group[0])
-        for metric in dict.fromkeys(cell.metric for row in group for cell in row.cells):
+        filled = dict.fromkeys(cell.metric for row in group for cell in row.cells)
+        for metric in _apart(filled, rung):
             values = [c.measured * c.scale for row in group for c in row.cells if c.metric == metric]
             value = sum(values) / len(values)
             if value > 0 and not metric.endswith("_max") and _speaks(metric, rung):
@@ -79,6 +81,19 @@ def targets_of(table: Table) -> tuple[list[Target], list[str]]:
     return [
         msgspec.structs.replace(target, sigma=0.25) if target.rung in doubt else target for target in targets
     ], notes
+
+
+def _apart(filled: Iterable[str], rung: Rung) -> list[str]:
+    """Metrics that do not repeat one another: one rate, and means of gaps and medians only where TPOT is blank."""
+    metrics = list(filled)
+    wanted = (
+        ("input_tok",) if rung.osl == 1 else ("output_tok",) if rung.osl >= 8 * rung.isl else ("total_tok",)
+    )
+    rates = [m for m in (*wanted, "total_tok", "output_tok", "input_tok", "request") if m in metrics]
+    left_out = set(rates[1:]) - set(rates[:1])
+    if "tpot_mean" in metrics:
+        left_out |= {"itl_mean", "tpot_p50", "tpot_p90", "e2e_mean", "e2e_p50"}
+    return [metric for metric in metrics if metric not in left_out]
 
 
 def _speaks(metric: str, rung: Rung) -> bool:
