@@ -67,7 +67,12 @@ def test_one_long_gap_is_rare_by_count_and_most_of_the_time(tmp_path):
 
 def test_gaps_outside_the_window_do_not_count(tmp_path):
     with folder_of(tmp_path, {0: [100, 110, 120, 130]}) as folder:
-        assert read_gaps(folder, reading(start_ns=105 * MS, end_ns=125 * MS)).n == 1
+        assert (
+            read_gaps(folder, reading(start_ns=105 * MS, end_ns=125 * MS)).n == 2
+        )  # those that end at 110, 120
+        assert (
+            read_gaps(folder, reading(start_ns=110 * MS, end_ns=130 * MS)).n == 2
+        )  # (110, 130]: at 120, 130
 
 
 def test_failed_requests_have_no_gaps_in_the_picture(tmp_path):

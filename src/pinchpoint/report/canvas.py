@@ -29,12 +29,14 @@ ROLES = {
     "green": "#0a0b07",
     "purple": "#0a0b08",
     "paper": "#0a0b09",
+    "sky": "#0a0b0a",
+    "yellow": "#0a0b0b",
 }
 _FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'Noto Sans CJK KR', sans-serif"
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One entry of a legend: ``mark`` is line, dashed, dot, square or band."""
+    """One entry of a legend: ``mark`` is line, dashed, dot, square (with a pattern: ``square diagonal``) or band."""
 
     role: str
     mark: str
@@ -47,6 +49,7 @@ class Drawing(msgspec.Struct, frozen=True):
     plot: Any  # bokeh.plotting.figure
     title: str = ""
     legend: list[Key] = []
+    shows: tuple[str, ...] = ()  # what in it needs a word of explanation, by the last part of its key
 
 
 def bokeh_script() -> str:

@@ -6,11 +6,13 @@ import msgspec
 import numpy as np
 
 from pinchpoint.analyse.findings import Findings, Pause, RungReading
+from pinchpoint.analyse.gaps import STALL
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report.ladder import Ladder, ladders
 from pinchpoint.units import SECOND
+from pinchpoint.vocab import ErrorKind
 
-__all__ = ["MAX_DOTS", "Gaps", "Raster", "longest", "read_gaps", "read_raster", "telling"]
+__all__ = ["MAX_DOTS", "Gaps", "Raster", "limited", "longest", "read_gaps", "read_raster", "telling", "worst"]
 
 MAX_DOTS = 60_000  # tokens in one raster: about 0.5 MB of the report
 MAX_PROMPTS = 5_000
@@ -26,7 +28,7 @@ class Gaps(msgspec.Struct, frozen=True):
     count: np.ndarray  # share of all gaps per bin, float64 [bins]
     time: np.ndarray  # share of their summed length per bin, float64 [bins]
     n: int
-    limit_ms: float | None  # 3 × base gap
+    limit_ms: float | None  # from here on a gap is a stall: 3 × base
     count_over: float | None  # share of gaps longer than that
     time_over: float | None  # share of decode time in them
 
@@ -52,31 +54,51 @@ def longest(reading: RungReading) -> Pause | None:
 
 
 def telling(findings: Findings) -> tuple[Ladder, RungReading] | None:
-    """The rung that shows best what happens to answers: the mixed one with most stream time in one pause.
+    """The rung that shows best what happens to answers: of the mixed ones that :func:`worst` finds, the worst.
 
-    Without pauses the highest mixed rung, without mixed rungs the highest that decodes; None without either.
+    Without mixed rungs the same of those that decode; None without either.
     """
-    for kinds in (("mixed",), ("decode",)):
-        pairs = [(ladder, r) for ladder in ladders(findings) if ladder.kind in kinds for r in ladder.rungs]
-        pairs = [(ladder, r) for ladder, r in pairs if r.start_ns is not None and r.end_ns is not None]
+    for kind in ("mixed", "decode"):
+        pairs = [(ladder, r) for ladder in ladders(findings) if ladder.kind == kind if (r := worst(ladder))]
         if pairs:
             return max(pairs, key=lambda pair: _weight(pair[1]))
     return None
 
 
-def _weight(reading: RungReading) -> tuple[float, float]:
+def worst(ladder: Ladder) -> RungReading | None:
+    """The rung of a ladder with most stream time in one pause, or without pauses most time lost, or the highest.
+
+    Rungs that are not valid, or that the load generator limited, tell of something else: they are taken only where
+    there is no other.
+    """
+    rungs = [r for r in ladder.rungs if r.start_ns is not None and r.end_ns is not None]
+    sound = [r for r in rungs if r.valid and not limited(r)] or [r for r in rungs if r.valid] or rungs
+    return max(sound, key=_weight, default=None)
+
+
+def limited(reading: RungReading) -> bool:
+    """Was the load generator the limit?"""
+    return bool(reading.client and reading.client.limited)
+
+
+def _weight(reading: RungReading) -> tuple[float, float, float]:
     pause = longest(reading)
-    return (pause.length_ms * pause.frozen if pause else 0.0, reading.concurrency or reading.rate or 0.0)
+    lost = reading.interference.share_of_decode if reading.interference else None
+    level = reading.concurrency or reading.rate or 0.0
+    return (pause.length_ms * pause.frozen if pause else 0.0, lost or 0.0, level)
 
 
-_EVENTS = """
+# The gaps that gap_ms counts: those whose later event lies in the window, (start, end], of successes and of what we
+# cut off ourselves. The event before may lie outside, so that the window is applied after the difference.
+_EVENTS = f"""
     SELECT a.t_ns, lag(a.t_ns) OVER (PARTITION BY a.request_id ORDER BY a.t_ns) AS before_ns
     FROM arrivals a JOIN requests r USING (request_id)
-    WHERE r.rung = $1 AND r.ok AND a.t_ns BETWEEN $2 AND $3
+    WHERE r.rung = $1 AND (r.ok OR r.error_kind = '{ErrorKind.CANCELLED}')
 """
 
 _GAPS = f"""
-    WITH gap AS (SELECT (t_ns - before_ns) / 1e6 AS ms FROM ({_EVENTS}) WHERE before_ns IS NOT NULL)
+    WITH gap AS (SELECT (t_ns - before_ns) / 1e6 AS ms FROM ({_EVENTS})
+                 WHERE before_ns IS NOT NULL AND t_ns > $2 AND t_ns <= $3)
     SELECT CAST(floor(log10(greatest(ms, {_SHORTEST_MS})) * {BINS_PER_DECADE}) AS INTEGER) AS bin,
            count(*) AS n, CAST(sum(ms) AS DOUBLE) AS ms,
            count(*) FILTER (ms > $4) AS n_over, CAST(coalesce(sum(ms) FILTER (ms > $4), 0) AS DOUBLE) AS ms_over
@@ -88,8 +110,7 @@ def read_gaps(folder: RunFolder, reading: RungReading) -> Gaps | None:
     """The rung's gaps, or None where the record has none (one token per request, an imported table)."""
     if reading.start_ns is None or reading.end_ns is None:
         return None
-    base = reading.interference.base_gap_ms if reading.interference else None
-    limit = 3 * base if base else None
+    limit = _stall_limit(reading)
     found = folder.columns(_GAPS, [reading.rung, reading.start_ns, reading.end_ns, limit or float("inf")])
     if len(found["bin"]) == 0 or found["ms"].sum() == 0:
         return None
@@ -107,6 +128,14 @@ def read_gaps(folder: RunFolder, reading: RungReading) -> Gaps | None:
         count_over=float(found["n_over"].sum()) / n if limit else None,
         time_over=float(found["ms_over"].sum()) / ms if limit else None,
     )
+
+
+def _stall_limit(reading: RungReading) -> float | None:
+    """What the reading's own stalls are counted against; 3 × base where it does not say."""
+    if reading.stall and reading.stall.limit_ms is not None:
+        return reading.stall.limit_ms
+    base = reading.interference.base_gap_ms if reading.interference else None
+    return STALL * base if base else None
 
 
 _IN_VIEW = """

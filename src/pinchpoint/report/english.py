@@ -77,6 +77,26 @@ _TERMINAL = {
     "interference.line": ("{ladder} at {level}: {share} of decode time is lost to other work ({form})."),
     "interference.pauses": "{n} pauses, the longest {longest}; {causes}.",
     "interference.pauses.one": "1 pause of {longest}; {causes}.",
+    "interference.pauses.none": "{ladder} at {level}: no pauses.",
+    "interference.drawn": "The table and pictures below show {ladder} at {level}.",
+    "interference.drawn.passed": (
+        "Passed over, because not valid or limited by the load generator: {levels}."
+    ),
+    "interference.drawn.all": (
+        "Every rung of {ladder} was limited by the load generator or is not valid: what is seen may be its doing."
+    ),
+    "doubt.pressure": (
+        "The load generator's host was short of CPU in {n} of {of} rungs (up to {share} of the time): "
+        "pauses and slow steps may be its doing."
+    ),
+    "doubt.client": "The load generator was the limit in {n} of {of} rungs.",
+    "doubt.invalid": "{n} of {of} rungs are not valid.",
+    "doubt.invalid.one": "1 of {of} rungs is not valid.",
+    "doubt.drifts": "{n} of {of} rungs were not steady.",
+    "doubt.drifts.one": "1 of {of} rungs was not steady.",
+    "claim.value": "That is {value}.",
+    "claim.value.n": "That is {value}, from {count} values.",
+    "claim.interval": "{value} ({low} to {high})",
     "undecided.would": "Would decide it: {what}",
     "report.at": "Report: {path}",
     "record.at": "Record: {path}",
@@ -182,6 +202,7 @@ _HTML = {
     "html.q.interference": "What stops decode?",
     "html.q.network": "Is it the network?",
     "html.q.next": "What next?",
+    "html.doubts": "Read with care.",
     "html.details": "Details",
     "html.details.rungs": "Every value of {ladder}",
     "html.details.hypotheses": "What was considered",
@@ -283,11 +304,13 @@ _PICTURES = {
     "picture.p50": "p50",
     "picture.p99": "p99",
     "picture.knee": "knee at {knee}",
-    "picture.ladder.caption": (
-        "Throughput: the band is the ceiling with its interval, the ring its knee; a hollow mark is a rung that is "
-        "not valid, a thick stroke through a mark its interval. Time to first token: what a user waits at the "
-        "same rungs."
-    ),
+    "picture.ladder.band": "the band is the ceiling's interval",
+    "picture.ladder.ceiling": "the dotted line is the ceiling",
+    "picture.ladder.knee": "the ring is the knee",
+    "picture.ladder.hollow": "a hollow mark is a rung that is not valid",
+    "picture.ladder.whisker": "a thick stroke through a mark is its 95 % interval",
+    "picture.ladder.caption": "Throughput: {parts}.",
+    "picture.ladder.caption.ttft": "Time to first token: what a user waits at the same rungs.",
     "picture.ladder.alt": "{ladder}: {words}",
     "picture.gaps.title": "Gaps by count and by time: {ladder} at {level}, {n} gaps",
     "picture.gaps.x": "gap between tokens of one stream, ms",
@@ -314,8 +337,11 @@ _PICTURES = {
     "picture.raster.prompt": "prompt sent, first token awaited",
     "picture.raster.pause": "pause",
     "picture.raster.caption": (
-        "One row per request, one dot per token. Bars are prompts that were sent and have no token yet; shaded "
-        "bands are pauses, in which no running answer gets a token."
+        "One row per request, one dot per token."
+    ),
+    "picture.raster.caption.prompts": "Bars are prompts that were sent and have no token yet.",
+    "picture.raster.caption.pauses": (
+        "Shaded bands are pauses: at least three streams that tick together stand still; others may go on."
     ),
     "picture.raster.thinned": "{shown} of {total} tokens are drawn, evenly picked.",
     "picture.raster.alt": (
@@ -325,7 +351,7 @@ _PICTURES = {
     "picture.pauses.title": "Pauses over the steady window of {ladder} at {level}",
     "picture.pauses.x": "seconds from the start of the window",
     "picture.pauses.y": "length, {unit}",
-    "picture.pauses.caption": "Each bar is one pause, as long as it is high. Colour says what it coincides with.",
+    "picture.pauses.caption": "Each bar is one pause, as long as it is high. Colour and pattern say what it came with.",
     "picture.pauses.some": "The longest {shown} of {n} are drawn.",
     "picture.pauses.alt": "{n} pauses over {seconds} s; the longest lasts {longest}.",
 }

@@ -10,7 +10,7 @@ import jinja2
 import msgspec
 
 from pinchpoint import vocab
-from pinchpoint.analyse.findings import Findings, Hypothesis, Interference, RungReading
+from pinchpoint.analyse.findings import Finding, Findings, Hypothesis, RungReading
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
@@ -18,6 +18,7 @@ from pinchpoint.report import drawn, figures, grids
 from pinchpoint.report.clean import clean, clean_url, sentence
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Ladder, ladders
+from pinchpoint.report.said import claimed, doubts, split_sentence
 from pinchpoint.report.terminal import causes, level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
@@ -74,23 +75,26 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
     told = drawn.telling(findings)
     listed = ladders(findings)
     verdict = findings.verdict
+    headline, lead = split_sentence(clean(verdict.sentence, 600) if verdict else words("verdict.none"))
     return {
         "t": words,
         "lang": words.lang,
         "model": _model(plan, facts, words),
-        "sentence": clean(verdict.sentence, 600) if verdict else words("verdict.none"),
+        "headline": headline,
+        "lead": lead,
+        "doubts": doubts(findings, words),
         "chips": _chips(verdict.hypotheses if verdict else [], words),
         "glance": _glance(findings, plan, words),
         "phases": _phases(listed, words),
         "ceilings": grids.ceilings(findings, words),
-        "interference_lines": _interference_lines(listed, words),
+        "interference_lines": list(_interference_lines(findings, listed, words)),
         "has_mixed": any(ladder.kind == "mixed" for ladder in listed),
         "token_pictures": tokens(told, folder, words),
         "interference": grids.interference(findings, words),
         "gaps": grids.gaps(told[1], words) if told else None,
         "pauses": grids.pauses(told[1], words) if told else None,
         "fabric": [grids_line for grids_line in map(_plain_row, findings.fabric) if grids_line],
-        "advice": [f for f in findings.findings if f.advice],
+        "advice": [(f, claimed(f, words)) for f in findings.findings if f.advice],
         "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
         "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),
         "limits": [sentence(limit) for limit in (verdict.limits if verdict else [])],
@@ -163,44 +167,54 @@ def _nested(facts: dict[str, Any], *keys: str) -> Any:
 
 def _phases(listed: Sequence[Ladder], words: Words) -> list[tuple[Any, list[Grid]]]:
     """Per phase its pictures and the tables of its ladders."""
-    from pinchpoint.report.pictures import ladder_picture
+    from pinchpoint.report.pictures import phase_pictures
 
     groups: dict[str, list[Ladder]] = {}
     for ladder in listed:
         groups.setdefault(ladder.kind, []).append(ladder)
-    return [
-        (
-            ladder_picture(f"ladder-{number}", group, words, explained=number == 0),
-            [grids.ladder_grid(ladder, words, grids.PAGE) for ladder in group],
-        )
-        for number, group in enumerate(groups.values())
-    ]
+    tables = [[grids.ladder_grid(ladder, words, grids.PAGE) for ladder in group] for group in groups.values()]
+    return list(zip(phase_pictures(groups.values(), words), tables, strict=True))
 
 
-def _interference_lines(listed: Iterable[Ladder], words: Words) -> list[str]:
-    """Per mixed ladder, its worst rung in a few sentences."""
-    lines = []
-    for ladder in (found for found in listed if found.kind == "mixed"):
-        read = [(r.interference.share_of_decode or 0.0, r, r.interference) for r in ladder.rungs
-                if r.interference and r.interference.share_of_decode is not None]  # fmt: skip
-        if read:
-            _, worst, seen = max(read, key=lambda found: found[0])
-            lines.append(" ".join(_interference_said(ladder, worst, seen, words)))
-    return lines
+def _interference_lines(findings: Findings, listed: Iterable[Ladder], words: Words) -> Iterator[str]:
+    """The rung that is drawn in a few sentences, the worst of the other mixed ladders, and why it is these."""
+    told = drawn.telling(findings)
+    if told is None:
+        return
+    others = [(ladder, r) for ladder in listed if ladder.kind == "mixed" and ladder.profile != told[0].profile
+              if (r := drawn.worst(ladder))]  # fmt: skip
+    for ladder, reading in (told, *others):
+        said = " ".join(_interference_said(ladder, reading, words))
+        if said:
+            yield said
+    yield _chosen(*told, words)
 
 
-def _interference_said(ladder: Ladder, worst: RungReading, seen: Interference, words: Words) -> Iterator[str]:
-    form = words.either(f"form.{seen.form}", clean(seen.form))
-    share = figures.percent(seen.share_of_decode)
-    yield words("interference.line", ladder=ladder.label, level=level(worst, words), share=share, form=form)
-    pause = drawn.longest(worst)
+def _chosen(ladder: Ladder, reading: RungReading, words: Words) -> str:
+    """Which rung is drawn below, and which were passed over."""
+    at = level(reading, words)
+    said = words("interference.drawn", ladder=ladder.label, level=at)
+    passed = [level(r, words) for r in ladder.rungs if drawn.limited(r) or not r.valid]
+    if drawn.limited(reading) or not reading.valid:
+        return said + " " + words("interference.drawn.all", ladder=ladder.label)
+    return said + (" " + words("interference.drawn.passed", levels=", ".join(passed)) if passed else "")
+
+
+def _interference_said(ladder: Ladder, reading: RungReading, words: Words) -> Iterator[str]:
+    seen = reading.interference
+    at = {"ladder": ladder.label, "level": level(reading, words)}
+    if seen is not None and seen.share_of_decode is not None:
+        form = words.either(f"form.{seen.form}", clean(seen.form))
+        yield words("interference.line", **at, share=figures.percent(seen.share_of_decode), form=form)
+    pause = drawn.longest(reading)
     if pause is not None:
         longest = show_duration(pause.length_ms * MILLISECOND)
-        n = worst.pause_count or len(worst.pauses)
-        yield words("interference.pauses", n=n, longest=longest, causes=causes(worst, words))
-    if seen.reading:
-        reading = words.either(f"reading.{seen.reading}", clean(seen.reading))
-        yield words("pauses.reading", reading=reading)
+        n = reading.pause_count or len(reading.pauses)
+        yield words("interference.pauses", n=n, longest=longest, causes=causes(reading, words))
+    elif reading.pause_count == 0:
+        yield words("interference.pauses.none", **at)
+    if seen is not None and seen.reading:
+        yield words("pauses.reading", reading=words.either(f"reading.{seen.reading}", clean(seen.reading)))
 
 
 def _plain_row(row: dict[str, Any]) -> list[tuple[str, str]]:

@@ -275,7 +275,12 @@ def table(ladder: Ladder, words: Words, notes: Notes, wide: bool = False) -> Tab
         heads.insert(1, Head("marks", words("column.marks"), "", "", ""))
     rows = []
     for reading in ladder.rungs:
-        cells = [_cell(column, units[column.key], reading, words, notes) for column in chosen]
+        cells = [
+            Cell(figures.MISSING)  # it has no rung before it
+            if column.key == "gain" and reading is ladder.rungs[0]
+            else _cell(column, units[column.key], reading, words, notes)
+            for column in chosen
+        ]
         rows.append([cells[0], _marks(reading, words, notes, wide), *cells[1:]] if odd else cells)
     return Table(heads, rows, [reading.valid for reading in ladder.rungs])
 
@@ -325,7 +330,7 @@ def _cell(column: Column, unit: str, reading: RungReading, words: Words, notes: 
     if found is None:
         said = reason(reading, column.key)
         if said is None and column.key in ("gain", "interference.share_of_decode"):
-            return Cell(figures.MISSING)  # the first rung has no rung before it; decode alone has no share
+            return Cell(figures.MISSING)
         return Cell(figures.MISSING, (notes(said or words("note.no_reason"), _at(reading)),))
     if column.key == "failed" and found:
         kinds = ", ".join(f"{clean(kind, 40)} {n}" for kind, n in sorted(reading.errors.items()))

@@ -96,15 +96,17 @@ def throughput(group: Sequence[Ladder], words: Words) -> Drawing | None:
         top, *(min(r.rate_interval[1], 1.5 * top) for _, rungs in drawn for r in rungs if r.rate_interval), 0
     )
     plot.y_range = Range1d(0, top * 1.16)
-    legend, marks = [], []
+    legend, marks, shows = [], [], set()
     for (ladder, rungs), role in zip(drawn, _SERIES * len(drawn), strict=False):
-        _ceiling(plot, ladder, role, words)
+        shows |= _ceiling(plot, ladder, role, words)
+        shows |= {"hollow"} if any(not r.valid for r in rungs) else set()
+        shows |= {"whisker"} if any(r.rate_interval for r in rungs) else set()
         curve = _curve(plot, rungs, key, 1.0, role)
         _whiskers(plot, rungs, role)
         legend.append(Key(role, "line", f"{ladder.isl}/{ladder.osl}"))
         marks.append(curve[1])
     _hover(plot, marks)
-    return Drawing(plot, words("picture.throughput"), legend if len(legend) > 1 else [])
+    return Drawing(plot, words("picture.throughput"), legend if len(legend) > 1 else [], tuple(sorted(shows)))
 
 
 def _whiskers(plot: figure, rungs: Sequence[RungReading], role: str) -> None:
@@ -114,13 +116,16 @@ def _whiskers(plot: figure, rungs: Sequence[RungReading], role: str) -> None:
                  line_color=ROLES[role], line_width=4, line_alpha=0.35)  # fmt: skip
 
 
-def _ceiling(plot: figure, ladder: Ladder, role: str, words: Words) -> None:
+def _ceiling(plot: figure, ladder: Ladder, role: str, words: Words) -> set[str]:
+    """Draw what is known of the ceiling; says what that was."""
     ceiling = ladder.ceiling
     if ceiling is None or ceiling.value is None or ceiling.state in ("not reached", "one rung"):
-        return
+        return set()
+    shows = {"ceiling"}
     if ceiling.low is not None and ceiling.high is not None:
         plot.add_layout(BoxAnnotation(bottom=ceiling.low, top=ceiling.high, fill_color=ROLES[role], fill_alpha=0.12,
                                       line_color=None, level="underlay"))  # fmt: skip
+        shows.add("band")
     plot.add_layout(Span(location=ceiling.value, dimension="width", line_color=ROLES[role], line_dash="dotted",
                          line_width=1.5))  # fmt: skip
     knee = [
@@ -131,6 +136,8 @@ def _ceiling(plot: figure, ladder: Ladder, role: str, words: Words) -> None:
         plot.scatter([ceiling.knee], [y], size=17, fill_color=None, line_color=ROLES[role], line_width=1.5)
         plot.add_layout(label(ceiling.knee, y, words("picture.knee", knee=ceiling.knee), role, text_align="center",
                               y_offset=-28))  # fmt: skip
+        shows.add("knee")
+    return shows
 
 
 def ttft(group: Sequence[Ladder], words: Words) -> Drawing | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from pinchpoint.report.terminal import level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, SECOND, show_duration
 
-__all__ = ["Panel", "Picture", "ladder_picture", "tokens"]
+__all__ = ["Panel", "Picture", "phase_pictures", "tokens"]
 
 
 class Panel(msgspec.Struct, frozen=True):
@@ -42,15 +42,33 @@ def _panels(*drawings: Drawing | None) -> list[Panel]:
     return [Panel(item(d.plot), d.title, d.legend) for d in drawings if d is not None]
 
 
-def ladder_picture(id: str, group: Sequence[Ladder], words: Words, explained: bool) -> Picture | None:
-    """Throughput of the ladders of one phase, and TTFT at the same rungs; ``explained`` adds the caption."""
-    panels = _panels(ladder_pictures.throughput(group, words), ladder_pictures.ttft(group, words))
+def phase_pictures(groups: Iterable[Sequence[Ladder]], words: Words) -> list[Picture | None]:
+    """Throughput of the ladders of each phase, and TTFT at the same rungs; what is to be explained is, once."""
+    told: set[str] = set()
+    return [_phase(f"ladder-{number}", group, words, told) for number, group in enumerate(groups)]
+
+
+def _phase(id: str, group: Sequence[Ladder], words: Words, told: set[str]) -> Picture | None:
+    rate, wait = ladder_pictures.throughput(group, words), ladder_pictures.ttft(group, words)
+    panels = _panels(rate, wait)
     if not panels:
         return None
     said = [(ladder.label, ladder.ceiling.words) for ladder in group if ladder.ceiling]
     alt = " ".join(words("picture.ladder.alt", ladder=name, words=clean(text, 300)) for name, text in said)
     title = ", ".join(ladder.label for ladder in group)
-    return Picture(id, title, alt or title, words("picture.ladder.caption") if explained else "", panels)
+    new = [part for part in _LADDER_PARTS if rate is not None and part in rate.shows and part not in told]
+    told.update(new)
+    caption = []
+    if new:
+        parts = ", ".join(words(f"picture.ladder.{part}") for part in new)
+        caption.append(words("picture.ladder.caption", parts=parts))
+    if wait is not None and "ttft" not in told:
+        told.add("ttft")
+        caption.append(words("picture.ladder.caption.ttft"))
+    return Picture(id, title, alt or title, " ".join(caption), panels)
+
+
+_LADDER_PARTS = ("ceiling", "band", "knee", "hollow", "whisker")
 
 
 def tokens(told: tuple[Ladder, RungReading] | None, folder: RunFolder | None, words: Words) -> list[Picture]:
@@ -81,8 +99,11 @@ def _raster(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Word
     note = words("html.zoom")
     if len(read.t_s) < read.total:
         note += " " + words("picture.raster.thinned", shown=f"{len(read.t_s):,}", total=f"{read.total:,}")
-    panels = _panels(token_pictures.raster(read, reading, words))
-    return Picture("raster", title, alt, words("picture.raster.caption"), panels, note)
+    plot = token_pictures.raster(read, reading, words)
+    panels = _panels(plot)
+    caption = [words("picture.raster.caption")]
+    caption += [words(f"picture.raster.caption.{part}") for part in plot.shows]
+    return Picture("raster", title, alt, " ".join(caption), panels, note)
 
 
 def _pauses(ladder: Ladder, reading: RungReading, words: Words) -> Picture | None:

@@ -88,12 +88,15 @@ def raster(found: Raster, reading: RungReading, words: Words) -> Drawing:
     plot.scatter(
         "x", "y", source=tokens, marker="square", size=size, fill_color=ROLES["blue"], line_color=None
     )
-    legend = [
-        Key("blue", "dot", words("picture.raster.token")),
-        Key("orange", "square", words("picture.raster.prompt")),
-        Key("red", "band", words("picture.raster.pause")),
-    ]
-    return Drawing(plot, "", legend)
+    legend = [Key("blue", "dot", words("picture.raster.token"))]
+    shows = []
+    if len(found.prompt_row):
+        legend.append(Key("orange", "square", words("picture.raster.prompt")))
+        shows.append("prompts")
+    if shown:
+        legend.append(Key("red", "band", words("picture.raster.pause")))
+        shows.append("pauses")
+    return Drawing(plot, "", legend, tuple(shows))
 
 
 def _s(t_ns: int, found: Raster) -> float:
@@ -104,12 +107,31 @@ def _inside(start_ns: int, end_ns: int, found: Raster) -> bool:
     return _s(end_ns, found) > found.left_s and _s(start_ns, found) < found.right_s
 
 
-_CAUSE_ROLE = {
-    "prefill": "orange",
-    "coincides with prefill": "orange",
-    "own replacement prompts": "purple",
-    "unattributed": "soft",
+# Cause -> colour and pattern, in the order of the legend. Hues that stay apart for the colour-blind, and patterns for
+# who sees none, or prints.
+_CAUSES: dict[str, tuple[str, str]] = {
+    "prefill": ("orange", ""),
+    "coincides with prefill": ("sky", "diagonal"),
+    "own replacement prompts": ("yellow", "dots"),
+    "preemption": ("green", "vertical"),
+    "compile": ("purple", ""),
+    "periodic": ("blue", "cross"),
+    "host pressure": ("red", "counter"),
+    "client lag": ("ink", "horizontal"),
+    "unattributed": ("soft", ""),
 }
+_HATCH = {
+    "diagonal": "right_diagonal_line",
+    "counter": "left_diagonal_line",
+    "dots": "dot",
+    "vertical": "vertical_line",
+    "horizontal": "horizontal_line",
+    "cross": "cross",
+}
+
+
+def _style(cause: str) -> tuple[str, str]:
+    return _CAUSES.get(cause, ("purple", "cross"))
 
 
 def pauses(reading: RungReading, words: Words) -> Drawing | None:
@@ -125,7 +147,9 @@ def pauses(reading: RungReading, words: Words) -> Drawing | None:
     plot.yaxis.axis_label = words("picture.pauses.y", unit=unit)
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[0]")
     legend, shown = [], []
-    for cause in dict.fromkeys(p.cause for p in reading.pauses):
+    named = list(_CAUSES)
+    there = {p.cause for p in reading.pauses}
+    for cause in sorted(there, key=lambda c: (named.index(c) if c in named else len(named), c)):
         chosen = [p for p in reading.pauses if p.cause == cause]
         source = ColumnDataSource(
             {
@@ -137,10 +161,12 @@ def pauses(reading: RungReading, words: Words) -> Drawing | None:
                 "prompts": [p.prompts_waiting for p in chosen],
             }
         )
-        role = _CAUSE_ROLE.get(cause, "red")
+        role, pattern = _style(cause)
+        hatch = {"hatch_pattern": _HATCH[pattern], "hatch_color": ROLES["paper"], "hatch_scale": 7.0,
+                 "hatch_weight": 1.4} if pattern else {}  # fmt: skip
         bars = plot.quad(left="left", right="right", bottom=0, top="top", source=source, fill_color=ROLES[role],
-                         fill_alpha=0.7, line_color=ROLES[role], line_width=1)  # fmt: skip
-        legend.append(Key(role, "square", named_cause(cause, words)))
+                         fill_alpha=0.85, line_color=ROLES[role], line_width=1, **hatch)  # fmt: skip
+        legend.append(Key(role, f"square {pattern}".rstrip(), named_cause(cause, words)))
         shown.append(bars)
     tips = [("ms", "@length"), (words("html.col.frozen"), "@frozen"), (words("html.col.prompts"), "@prompts")]
     plot.add_tools(HoverTool(renderers=shown, tooltips=tips))

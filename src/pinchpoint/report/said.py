@@ -1,0 +1,77 @@
+"""What stands around the numbers: the headline, the doubts beside it, a claim with its value."""
+
+from __future__ import annotations
+
+import re
+
+from pinchpoint.analyse.findings import Finding, Findings, RungReading
+from pinchpoint.report import figures
+from pinchpoint.report.clean import clean, sentence
+from pinchpoint.report.words import Words
+from pinchpoint.units import MILLISECOND, show_duration
+
+__all__ = ["claimed", "doubts", "split_sentence"]
+
+HEADLINE = 120  # characters
+PRESSED = 0.2  # share of a window in which somebody waited for a CPU, from here on worth a warning
+
+_CLAUSE = re.compile(r";\s+|\.\s+(?=\S)")
+_WEAKER = re.compile(r"[,:]\s+|\s+(?=\()")
+
+
+def split_sentence(text: str) -> tuple[str, str]:
+    """The first clause, to be set large, and the rest.
+
+    Parted at the first ``;`` or full stop, and where that is too far at the last comma, colon or bracket before it;
+    what cannot be parted stays whole.
+    """
+    first = _CLAUSE.search(text)
+    end, start = (first.start(), first.end()) if first else (len(text), len(text))
+    if end > HEADLINE:
+        weaker = [found for found in _WEAKER.finditer(text, 0, end) if 40 <= found.start() <= HEADLINE]
+        if weaker:
+            end, start = weaker[-1].start(), weaker[-1].end()
+    rest = text[start:].strip()
+    return text[:end].rstrip(), rest[:1].upper() + rest[1:]
+
+
+def doubts(findings: Findings, words: Words) -> list[str]:
+    """What must be known before the headline is believed; empty where nothing speaks against it."""
+    rungs = findings.rungs
+    of = len(rungs)
+    pressed = [r.host_pressure for r in rungs if r.host_pressure is not None and r.host_pressure >= PRESSED]
+    counted = {
+        "invalid": sum(not r.valid for r in rungs),
+        "client": sum(_limited(r) for r in rungs),
+        "drifts": sum(r.stationary is False for r in rungs),
+    }
+    said = []
+    if pressed:
+        said.append(words("doubt.pressure", n=len(pressed), of=of, share=figures.percent(max(pressed))))
+    return said + [words(f"doubt.{key}", n=n, of=of) for key, n in counted.items() if n]
+
+
+def _limited(reading: RungReading) -> bool:
+    return bool(reading.client and reading.client.limited)
+
+
+def claimed(finding: Finding, words: Words) -> str:
+    """The claim; a claim without a number of its own is followed by the value it rests on."""
+    text = sentence(finding.claim)
+    if finding.value is None or re.search(r"\d", finding.claim):
+        return text
+    value = _valued(finding.value, finding.unit, words)
+    if finding.interval is not None:
+        low, high = (_valued(limit, finding.unit, words) for limit in finding.interval)
+        value = words("claim.interval", value=value, low=low, high=high)
+    more = words("claim.value.n", value=value, count=figures.count(finding.n)) if finding.n else words("claim.value", value=value)
+    return f"{text} {more}"
+
+
+def _valued(value: float, unit: str, words: Words) -> str:
+    if unit.startswith("share"):
+        return figures.percent(value)
+    if unit == "ms":
+        return show_duration(value * MILLISECOND)
+    named = words.either(f"picture.rate.{unit}", clean(unit, 40))
+    return f"{figures.number(value)} {named}".rstrip()
