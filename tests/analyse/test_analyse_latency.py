@@ -125,6 +125,29 @@ def test_goodput():
     assert reading(rows).goodput_s is None
 
 
+def test_goodput_is_counted_as_the_request_rate_is():
+    """All keep their limits. What was sent during the warm-up and ended inside the window counts in both rates."""
+    rows = [stream(250.0 * slot + 1000 * k, [250.0 * slot + 1000 * k + 100 * j for j in range(1, 11)])
+            for slot in range(4) for k in range(6)]  # fmt: skip
+    found = reading(rows, Context(slo=Slo(ttft_ms=150, tpot_ms=150)), concurrency=4)
+    assert found.requests < 20
+    assert found.goodput_s == found.request_s
+    assert found.slo_share == 1
+
+
+def test_what_we_cut_off_is_no_broken_limit():
+    rows = [*one_slot(6), Row(1200.0, [(1300.0, None, 100)], 1350.0, ok=False, error="cancelled")]
+    found = reading(rows, Context(slo=Slo(ttft_ms=150)))
+    assert (found.ok, found.failed) == (5, 1)
+    assert found.slo_share == 1
+
+
+def test_an_answer_that_was_not_streamed_has_its_first_token_by_its_end():
+    rows = [Row(i * 200.0, [], i * 200.0 + 200, output=10, prompt=100) for i in range(6)]
+    assert reading(rows, Context(slo=Slo(ttft_ms=250))).slo_share == 1
+    assert reading(rows, Context(slo=Slo(ttft_ms=150))).slo_share == 0
+
+
 def test_per_gpu_only_where_the_number_is_known():
     assert reading(one_slot(5), Context(gpus=5)).tok_s_per_gpu == 555 / 5
     found = reading(one_slot(5))

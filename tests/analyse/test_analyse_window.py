@@ -150,8 +150,30 @@ def test_coordinated_omission():
     assert found.sent_e2e_ms.mean == 500
     assert found.client.limited
     assert "generator limited" in found.client.reasons[0]
-    delays = [r.sent - r.due for r in rows]
-    assert np.mean(delays) == 1400
+    # Sent 0, 400, … 2800 ms after due: all three clocks are reported, and eight values carry no p99.
+    client = found.client
+    assert (client.sent_delay_mean_ms, client.sent_delay_max_ms, client.sent_delay_p99_ms) == (
+        1400,
+        2800,
+        None,
+    )
+    assert "client.sent_delay_p99_ms" in found.refused
+    # In the schedule's 800 ms one request of 500 ms ends, with one in flight throughout: (1 / 0.8) × 0.5. The wait
+    # before the send, 1,400 ms on average, is no time in flight.
+    assert found.little == pytest.approx(0.625)
+
+
+def test_a_stall_that_outlasts_the_schedule_is_said():
+    """C01 small: two streams of 20 ms a token from 0, a long prompt due last, at 500 ms: both stand from 500 to 3,500.
+
+    The schedule is (0, 750]; the gap of 3,000 ms ends outside it.
+    """
+    times = [20.0 * k for k in range(1, 26)] + [3500 + 20.0 * k for k in range(10)]
+    rows = [stream(0.0, times), stream(0.0, times), stream(500.0, [3500.0])]
+    found = reading(rows, Context(warmup=0), concurrency=None, rate=4.0)
+    assert found.stall.longest_ms == 20
+    assert any(note.startswith("a gap of 3 s was under way when the window closed") for note in found.notes)
+    assert not any("under way" in note for note in reading(one_slot(6)).notes)
 
 
 lanes = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=6), min_size=1, max_size=8)

@@ -91,12 +91,19 @@ def with_gains(readings: Sequence[RungReading]) -> list[RungReading]:
             grown = here.concurrency / first.concurrency
             efficiency = here.rate / first.rate / grown if first.rate > 0 else None
             extra.update({r.rung: (gain, efficiency) for r in here.readings})
-    return [
-        msgspec.structs.replace(r, gain=extra[r.rung][0], efficiency=extra[r.rung][1])
-        if r.rung in extra
-        else r
-        for r in readings
-    ]
+    return [_gained(r, *extra.get(r.rung, (None, None))) for r in readings]
+
+
+def _gained(r: RungReading, gain: float | None, efficiency: float | None) -> RungReading:
+    if r.rate is not None:
+        why = "an open loop has no level of concurrency before it"
+    elif not r.valid:
+        why = "the rung is not valid"
+    else:
+        why = "no valid rung of its shape at a smaller concurrency"
+    values = {"gain": gain, "efficiency": efficiency}
+    reasons = {key: why for key, value in values.items() if value is None}
+    return msgspec.structs.replace(r, **values, refused={**r.refused, **reasons})
 
 
 def ceilings(readings: Sequence[RungReading]) -> list[Ceiling]:

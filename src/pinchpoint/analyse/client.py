@@ -33,11 +33,20 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
     lag_p99, lag_max = _tail(lag, rung.refused)
     delay = np.sort(rung.latency.present("delay")) / MILLISECOND
     late = quantile(delay, 0.99) if len(delay) else None
+    many = len(delay) >= MIN_N_P99
+    if len(delay) and not many:
+        rung.refused["client.sent_delay_p99_ms"] = (
+            f"p99 of the send delay needs {MIN_N_P99} values, there are {len(delay)}"
+        )
     reasons = _reasons(lag_p99, busiest, gap, _events_s(rung), ceiling)
     if paused is not None and paused >= PAUSED:
         reasons.append(f"its own lag explains pauses of {percent(paused)} of the window")
     if not closed and late is not None and late > GENERATOR_LATE_MS:
-        reasons.append(f"requests were sent up to {late:.0f} ms (p99) after they were due: generator limited")
+        most = f"{late:.0f} ms (p99)" if many else f"{delay[-1]:.0f} ms"
+        reasons.append(
+            f"requests were sent up to {most}, on average {delay.mean():.0f} ms, after they were due: "
+            "generator limited"
+        )
     watched = len(lag) > 0 or busiest is not None or ceiling is not None
     if not watched:
         rung.refused["client"] = "the load generator left no samples of itself"
@@ -47,7 +56,9 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
         cpu_share=busiest,
         limited=bool(reasons) if watched or reasons else None,
         reasons=reasons,
-        sent_delay_p99_ms=late,
+        sent_delay_mean_ms=float(delay.mean()) if len(delay) else None,
+        sent_delay_p99_ms=late if many else None,
+        sent_delay_max_ms=float(delay[-1]) if len(delay) else None,
         in_flight_mean=rung.in_flight,
     )
 

@@ -83,6 +83,9 @@ class Stall(msgspec.Struct, frozen=True):
 
     count: int | None = None
     longest_ms: float | None = None
+    limit_ms: float | None = (
+        None  # 3 × the base gap, or 3 × decode alone where the base gap holds prompt chunks
+    )
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -118,7 +121,9 @@ class ClientView(msgspec.Struct, frozen=True):
     cpu_share: float | None = None  # busiest worker, of one core
     limited: bool | None = None
     reasons: list[str] = []
-    sent_delay_p99_ms: float | None = None  # sent − due
+    sent_delay_mean_ms: float | None = None  # sent − due: how late the generator was against its schedule
+    sent_delay_p99_ms: float | None = None
+    sent_delay_max_ms: float | None = None
     in_flight_mean: float | None = None  # in the window, against the target
 
 

@@ -35,6 +35,7 @@ def interference(
     if base_ms is None:
         refused["interference.base_gap_ms"] = base.reason
         refused["interference.own_base_share"] = base.reason
+        refused["interference.base_vs_decode_only"] = base.reason
     alone, how = (None, "no decode-only ladder in this run") if ladder is None else ladder.at(streams)
     tpot = found.present("tpot")
     if alone is not None and len(tpot):

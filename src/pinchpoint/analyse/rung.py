@@ -15,13 +15,14 @@ from pinchpoint.analyse.convoy import CONVOY, convoy_index, rate_interval, stati
 from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.analyse.isolation import cached_share, isolation, length_drift
-from pinchpoint.analyse.latency import latency_notes, served_tokens
+from pinchpoint.analyse.latency import Latencies, cut_off, latencies, latency_notes, served_tokens
 from pinchpoint.analyse.stalling import gap_fields
 from pinchpoint.analyse.stats import distribution
-from pinchpoint.analyse.tables import MISSING, RungTables
+from pinchpoint.analyse.tables import MISSING, Bools, RungTables
 from pinchpoint.analyse.throughput import RATE, flows, whole_rung
 from pinchpoint.analyse.view import RungView
 from pinchpoint.analyse.window import steady_window, warmup_mask
+from pinchpoint.plan.model import Slo
 from pinchpoint.units import MILLISECOND
 from pinchpoint.vocab import CUT_SHORT, ErrorKind
 
@@ -142,17 +143,26 @@ def _goodput(rung: RungView) -> dict[str, Any]:
     slo = rung.context.slo
     if slo.ttft_ms is None and slo.tpot_ms is None and slo.e2e_ms is None:
         return {}
-    found = rung.latency
-    good = np.ones(len(found.rows), dtype=bool)
-    for limit, values in ((slo.ttft_ms, found.ttft), (slo.tpot_ms, found.tpot), (slo.e2e_ms, found.e2e)):
+    window, requests = rung.window, rung.tables.requests
+    # A rate, so it is counted as the request rate is: by ends inside the window, whenever they were sent.
+    ended = requests.ok & window.holds(requests.end)
+    met = int(_kept(latencies(rung.tables, ended), slo).sum())
+    # What we cut off ourselves might have kept its limits or not.
+    judged = int((rung.measured & ~cut_off(rung.tables)).sum())
+    return {
+        "goodput_s": met / window.seconds,
+        "slo_share": int(_kept(rung.latency, slo).sum()) / judged if judged else None,
+    }
+
+
+def _kept(found: Latencies, slo: Slo) -> Bools:
+    """Which of these kept every limit. An answer that was not streamed had its first token by its end at the latest."""
+    good: Bools = np.ones(len(found.rows), dtype=bool)
+    first = np.where(np.isnan(found.ttft), found.e2e, found.ttft)
+    for limit, values in ((slo.ttft_ms, first), (slo.tpot_ms, found.tpot), (slo.e2e_ms, found.e2e)):
         if limit is not None:
             good &= np.isnan(values) | (values <= limit * MILLISECOND)
-    kept = found.rows[good]
-    inside = int(rung.window.holds(rung.tables.requests.end[kept]).sum())
-    return {
-        "goodput_s": inside / rung.window.seconds,
-        "slo_share": len(kept) / max(1, int(rung.measured.sum())),
-    }
+    return good
 
 
 def _latencies(rung: RungView) -> dict[str, Any]:
@@ -162,6 +172,8 @@ def _latencies(rung: RungView) -> dict[str, Any]:
     tpot = distribution(
         found.present("tpot"), "tpot_ms", "TPOT" if not one else "TPOT: one token per answer", refused
     )
+    if tpot is None:
+        refused["tok_s_per_user"] = refused["tpot_ms"]
     served = served_tokens(rung.tables)[rung.ok]
     prompts = rung.tables.requests.prompt_tokens[rung.ok]
     prompts = prompts[prompts != MISSING]

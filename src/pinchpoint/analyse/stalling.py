@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Interference, Stall
-from pinchpoint.analyse.gaps import stalls
+from pinchpoint.analyse.gaps import STALL, stalls
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
 from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
 from pinchpoint.analyse.stats import distribution, time_shares
+from pinchpoint.analyse.tables import Bools, RungTables
 from pinchpoint.analyse.ticks import tick_groups
 from pinchpoint.analyse.view import RungView
-from pinchpoint.analyse.window import decoding
+from pinchpoint.analyse.window import Window, decoding
 from pinchpoint.units import MILLISECOND
 
 __all__ = ["gap_fields"]
@@ -25,7 +27,8 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
     refused, base = rung.refused, rung.base
     if rung.tables.facts.kind == "prefill":
         reason = "one token per answer: there are no gaps"
-        refused.update({key: reason for key in ("gap_ms", "gap_time_ms", "interference", "stall", "pauses")})
+        refused.update({key: reason for key in ("gap_ms", "gap_time_ms", "gap_p99_over_p50", "interference",
+                                              "stall", "pauses")})  # fmt: skip
         return {}
     if "buffered on the path" in base.reason:
         rung.notes.append(
@@ -35,6 +38,12 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
     if each is not None and abs(each - 1) > 0.01:
         rung.notes.append(f"events carry {each:.3g} tokens on average: gaps are not inter-token latencies")
     lengths = rung.gaps.length.astype(np.float64)
+    cut = _cut_by_close(rung.tables, rung.served, rung.window)
+    if cut > lengths.max(initial=0.0) and cut > STALL * (rung.base.ns or 0.0):
+        rung.notes.append(
+            f"a gap of {ms(cut / MILLISECOND)} was under way when the window closed: it ended outside and is not among "
+            "the gaps and pauses of the window"
+        )
     by_count = distribution(lengths, "gap_ms", "gaps inside the window", refused)
     ladder = None if rung.tables.facts.kind == "decode" else rung.context.decode
     lost, notes = interference(base, rung.gaps, rung.latency, rung.streams, ladder, each, refused)
@@ -49,6 +58,22 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
         "gap_ms": by_count, "gap_time_ms": time_shares(lengths, "gap_time_ms", refused), "gap_p99_over_p50": ratio,
         "interference": lost, "stall": _stall(rung, pace), **_pauses(rung, pace),
     }  # fmt: skip
+
+
+def _cut_by_close(tables: RungTables, counted: Bools, window: Window) -> int:
+    """Longest gap that began inside the window and ended after it, ns; 0 where none did.
+
+    A long prompt that comes last in a schedule freezes everybody past the end of that schedule.
+    """
+    arrivals = tables.arrivals
+    same = arrivals.request[1:] == arrivals.request[:-1]
+    cut = (
+        same
+        & counted[arrivals.request[1:]]
+        & window.holds(arrivals.t[:-1])
+        & (arrivals.t[1:] > window.end_ns)
+    )
+    return int(np.diff(arrivals.t)[cut].max(initial=0))
 
 
 def _pace(rung: RungView, lost: Interference, each: float | None) -> float | None:
@@ -75,9 +100,11 @@ def _stall(rung: RungView, pace: float | None) -> Stall | None:
         return None
     longest = float(rung.gaps.length.max()) / MILLISECOND
     if pace is None:
-        rung.refused["stall.count"] = rung.base.reason
+        rung.refused["stall.count"] = rung.refused["stall.limit_ms"] = rung.base.reason
         return Stall(longest_ms=longest)
-    return Stall(count=stalls(rung.gaps.length, pace)[0], longest_ms=longest)
+    return Stall(
+        count=stalls(rung.gaps.length, pace)[0], longest_ms=longest, limit_ms=STALL * pace / MILLISECOND
+    )
 
 
 def _pauses(rung: RungView, pace: float | None) -> dict[str, Any]:
