@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pinchpoint.analyse.fabric import read_fabric, window_of
+from pinchpoint.analyse.fabric import read_fabric
 from pinchpoint.analyse.findings import Interference, RungReading
 from pinchpoint.analyse.rates import port_rates
+from pinchpoint.analyse.stretch import window_of
 from pinchpoint.analyse.waveform import waveform
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.folder import RunFolder

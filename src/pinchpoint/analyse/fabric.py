@@ -7,7 +7,6 @@ that is refused is None with its reason under ``refused``. Rates are bit/s as co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,36 +25,16 @@ from pinchpoint.analyse.ports import (
 from pinchpoint.analyse.rails import grouped, rail_rows
 from pinchpoint.analyse.rates import Rates, Spread, spread, wire_factor
 from pinchpoint.analyse.signs import sign_rows
+from pinchpoint.analyse.stretch import Window, window_of
 from pinchpoint.analyse.waveform import waveform
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import MILLISECOND, SECOND
 
-__all__ = ["Window", "port_rows", "rail_rows", "read_fabric", "relative_costs"]
+__all__ = ["port_rows", "rail_rows", "read_fabric", "relative_costs"]
 
 COVERED = 0.5  # of a rung, for its figures to be given
 VALUES = ("base_bps", "typical_bps", "mean_bps", "highest_bps", "peak_bps", "octets")
 FACTORS = (4, 8, 16)  # a ratio of host to switch octets near one of these is a unit mistaken, not traffic
-
-
-@dataclass(frozen=True)
-class Window:
-    """A rung's steady window. ``phase_ms``: how long its own phases last (a step, a burst), where known."""
-
-    rung: int
-    profile: str
-    concurrency: int | None
-    start_ns: int
-    end_ns: int
-    phase_ms: float | None = None
-    tokens: float | None = None  # computed in it
-
-    @property
-    def head(self) -> dict[str, Any]:
-        return {"rung": self.rung, "profile": self.profile, "concurrency": self.concurrency}
-
-    @property
-    def seconds(self) -> float:
-        return (self.end_ns - self.start_ns) / SECOND
 
 
 def read_fabric(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict[str, Any]]:
@@ -79,19 +58,6 @@ def read_fabric(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict
         rows += check_rows(ports, window)
         rows += sign_rows(folder, window, ports)
     return relative_costs(rows)
-
-
-def window_of(reading: RungReading) -> Window | None:
-    """The steady window of a reading, and the length of its steps."""
-    if reading.start_ns is None or reading.end_ns is None or reading.end_ns <= reading.start_ns:
-        return None
-    step = reading.interference.base_gap_ms if reading.interference else None
-    rate = reading.total_tok_s if reading.osl > 1 else reading.input_tok_s
-    seconds = (reading.end_ns - reading.start_ns) / SECOND
-    return Window(
-        reading.rung, reading.profile, reading.concurrency, reading.start_ns, reading.end_ns, step,
-        None if rate is None else rate * seconds,
-    )  # fmt: skip
 
 
 # -- ports --------------------------------------------------------------------------------------------------------

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pinchpoint.analyse.stretch import Window
 from pinchpoint.units import MILLISECOND, SECOND
-
-if TYPE_CHECKING:
-    from pinchpoint.analyse.fabric import Window
 
 __all__ = ["grouped", "rail_rows"]
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pinchpoint.analyse.stretch import Window
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND
-
-if TYPE_CHECKING:
-    from pinchpoint.analyse.fabric import Window
 
 __all__ = ["KINDS", "growths", "sign_rows", "storm"]
 

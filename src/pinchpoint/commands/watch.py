@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from pinchpoint.analyse.fabric import Window, port_rows, total_rows
+from pinchpoint.analyse.fabric import port_rows, total_rows
 from pinchpoint.analyse.ports import load_ports, port_facts
 from pinchpoint.analyse.rails import rail_rows
 from pinchpoint.analyse.signs import sign_rows
+from pinchpoint.analyse.stretch import Window
 from pinchpoint.commands.facts import host_facts, run_name
 from pinchpoint.drive.secrets import look_up
 from pinchpoint.errors import PlanError
