@@ -41,6 +41,67 @@ def test_a_fall_is_measured_again_in_swapped_order_with_its_neighbour():
     assert levels(seen, "confirm") == [32, 16]
 
 
+def second_time(rates):
+    """Rates per concurrency: the n-th measurement of a level gives the n-th of its list, the last from then on."""
+    count = {}
+
+    def rate_at(level):
+        count[level] = count.get(level, -1) + 1
+        return rates[level][min(count[level], len(rates[level]) - 1)]
+
+    return rate_at
+
+
+def test_a_fall_that_shows_only_when_repeats_are_merged_is_confirmed_too():
+    """4 looks fallen and is not; then the fall at 8 stands alone, and is measured again: by then 4 was, after it."""
+    rates = {2: [100.0], 4: [95.0, 104.0], 8: [60.0]}
+    seen = climb(Plan(profiles=(MIXED,), concurrency=(2, 4, 8)), second_time(rates))
+    assert levels(seen) == [2, 4, 8, 4, 8]  # 4 again gives 99.5, no fall
+    assert levels(seen, "confirm") == [4, 8]
+    assert [s.rung.repeat for s in seen] == [0, 0, 0, 1, 1]
+
+
+def test_only_the_stretch_at_the_end_falls():
+    """4 dips and 8 comes back: what falls is 16, against 8."""
+    rates = {2: 100.0, 4: 90.0, 8: 99.0, 16: 60.0}
+    seen = climb(Plan(profiles=(MIXED,), concurrency=(2, 4, 8, 16)), rates.get)
+    assert levels(seen, "confirm") == [16, 8]
+
+
+def test_at_most_two_pairs_confirm_falls():
+    wild = iter([100.0, 90.0, 80.0, 300.0, 90.0, 80.0, 500.0, 20.0, 900.0, 10.0, 5.0] * 9)
+    seen = climb(Plan(profiles=(MIXED,), concurrency=(2, 4, 8)), lambda c: next(wild))
+    assert len(levels(seen, "confirm")) <= 4
+
+
+def test_a_fall_that_comes_back_is_none():
+    rates = {2: 100.0, 4: 90.0, 8: 98.0}
+    assert levels(climb(Plan(profiles=(MIXED,), concurrency=(2, 4, 8)), rates.get)) == [2, 4, 8]
+
+
+def test_repeats_that_saw_both_orders_need_no_more():
+    rates = {8: 100.0, 16: 200.0, 32: 150.0}
+    plan = Plan(profiles=(MIXED,), concurrency=(8, 16, 32), load=Load(num_runs=2))
+    assert levels(climb(plan, rates.get)) == [8, 16, 32, 8, 16, 32]
+
+
+def test_a_budget_that_took_the_falling_rung_first_still_sees_both_orders():
+    rates = {8: 100.0, 16: 300.0, 32: 150.0, 64: 140.0, 128: 130.0}
+    plan = Plan(profiles=(MIXED,), concurrency=(8, 16, 32, 64, 128), limits=Limits(budget_s=1000))
+    seen = climb(plan, rates.get)
+    assert levels(seen) == [32, 8, 128, 64, 16, 32, 16]
+    assert levels(seen, "confirm") == [32, 16]
+
+
+def test_auto_confirms_a_fall_after_the_knee_was_halved():
+    plan = Plan(profiles=(DECODE,), concurrency=(), auto=True, limits=Limits(auto_max_concurrency=64))
+    seen = climb(plan, lambda c: 50.0 * c if c <= 16 else 400.0)
+    whys = [s.rung.why for s in seen]
+    assert levels(seen, "confirm") == [32, 16]
+    assert whys[-2:] == ["confirm", "confirm"]
+    assert "knee" in whys
+
+
 def test_noise_of_two_percent_is_no_fall():
     rates = {8: 100.0, 16: 200.0, 32: 197.0}
     assert levels(climb(Plan(profiles=(MIXED,), concurrency=(8, 16, 32)), rates.get)) == [8, 16, 32]

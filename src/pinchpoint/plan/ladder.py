@@ -1,9 +1,9 @@
 """Which rung comes next: pure, from the plan and what was seen so far.
 
 Per profile, in this order: the listed rungs (or, with ``auto``, a rung at 1, then a climb that doubles until two
-rungs in a row added nothing); then the bracket of the knee is halved, then that of the onset of interference; a
-fall is measured again together with its neighbour, the falling one first. Under a budget the rungs are taken in the
-order of what they tell, and those that no longer fit are left out.
+rungs in a row added nothing); then the bracket of the knee is halved, then that of the onset of interference; last, a
+fall is measured again together with its neighbour, the falling one first, and another that shows only then. Under a
+budget the rungs are taken in the order of what they tell, and those that no longer fit are left out.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ NEAR_CEILING = 0.95  # the knee is the smallest rung at this share of the ceilin
 ONSET = 0.05  # interference begins where this share of decode time is lost
 FINE = 1.3  # a bracket narrower than this ratio is not halved further
 MOST_HALVINGS = 3
+MOST_CONFIRMED = 2  # falls per profile that are measured again
 AUTO_START = (1, 4, 8)
 
 # What a plan assumes of an endpoint nobody has measured yet.
@@ -170,7 +171,9 @@ def _knee_gap(curve: Sequence[tuple[int, float]]) -> int | None:
 def _onset_gap(profile: Profile, seen: Sequence[Seen]) -> int | None:
     if profile.kind != "mixed":
         return None
-    shares = sorted((s.rung.concurrency or 0, s.interference) for s in seen if s.interference is not None)
+    # At concurrency 1 no prompt runs beside a decode: the share is refused there, and is none.
+    known = [(s.rung.concurrency or 0, 0.0 if s.rung.concurrency == 1 else s.interference) for s in seen]
+    shares = sorted((level, lost) for level, lost in known if lost is not None)
     above = next((level for level, lost in shares if lost is not None and lost >= ONSET), None)
     return None if above is None else _between(shares, above)
 
@@ -186,27 +189,34 @@ def _between(curve: Sequence[tuple[int, float | None]], above: int) -> int | Non
 
 def _confirm(plan: Plan, profile: Profile, seen: Sequence[Seen]) -> list[Rung]:
     """A falling rung and the one before it once more, the falling one first: a fall that follows the order of
-    measurement (heat, a filling disk) shows itself."""
-    mine = [s for s in seen if s.rung.profile == profile]
-    curve = _curve(mine)
-    best = max((rate for _, rate in curve), default=0.0)
-    top = next((i for i, (_, rate) in enumerate(curve) if rate == best), 0)
-    falling = next((i for i in range(top + 1, len(curve)) if curve[i][1] < FALL * best), None)
-    if falling is None:
+    measurement (heat, a filling disk) shows itself.
+
+    The fall is looked for anew each time, with repeats merged: one that only shows then is confirmed as well.
+    """
+    mine = sorted((s for s in seen if s.rung.profile == profile), key=lambda s: s.rung.index)
+    pair = _fall(_curve(mine))
+    if pair is None or sum(s.rung.why == "confirm" for s in mine) >= 2 * MOST_CONFIRMED:
         return []
-    wanted = [curve[falling][0], curve[falling - 1][0]]
-    done = [s.rung.concurrency for s in mine if s.rung.why == "confirm"]
-    if len(done) >= len(wanted):
-        return []
-    level = (
-        wanted[len(done)]
-        if not done or done[0] == wanted[0]
-        else next((w for w in wanted if w not in done), None)
-    )
-    if level is None:
-        return []
+    falling, before = ([i for i, s in enumerate(mine) if s.rung.concurrency == level] for level in pair)
+    if len(falling) < 2 or before[0] > falling[-1]:
+        level = pair[0]
+    elif len(before) < 2 or falling[0] > before[-1]:
+        level = pair[1]
+    else:
+        return []  # both were measured twice and in both orders
     repeat = 1 + max(s.rung.repeat for s in mine if s.rung.concurrency == level)
     return [_rung(plan, profile, level, why="confirm", repeat=repeat)]
+
+
+def _fall(curve: Sequence[tuple[int, float]]) -> tuple[int, int] | None:
+    """The first level of the stretch that falls from the best and does not come back, and the level before it."""
+    if not curve:
+        return None
+    best = max(rate for _, rate in curve)
+    first = len(curve)
+    while curve[first - 1][1] < FALL * best:
+        first -= 1
+    return (curve[first][0], curve[first - 1][0]) if first < len(curve) else None
 
 
 # -- rungs ------------------------------------------------------------------------------------------------------
