@@ -30,7 +30,7 @@ from pinchpoint.units import MILLISECOND, now_ns
 from pinchpoint.wire.address import read_address
 from pinchpoint.wire.dialect import Dialect
 
-__all__ = ["Fleet", "open_fleet"]
+__all__ = ["Fleet", "check_host", "open_fleet"]
 
 _HEAD_START_NS = 30 * MILLISECOND  # from the Start order to the start itself: a line's way into a busy worker
 _POLL_S = 0.1
@@ -301,6 +301,13 @@ def open_fleet(plan: Plan, dialect: Dialect, folder: RunFolder) -> Fleet:
     # Every time a run is taken up again it notes its clocks once more: the count makes its prompts differ.
     salt = max(0, len(folder.facts.get("clocks", ())) - 1)
     return Fleet(plan, dialect, folder.path, preflight.worker_count(plan.workers, streams), streams, salt)
+
+
+def check_host(plan: Plan) -> None:
+    """Raise PlanError if this host lacks descriptors or ports for the plan; nothing is started."""
+    streams = most_streams(plan)
+    preflight.check_descriptors(streams, preflight.worker_count(plan.workers, streams))
+    preflight.check_ports(streams, [read_address(url) for url in plan.endpoint.urls])
 
 
 def most_streams(plan: Plan) -> int:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
+from typing import Any
 
 from msgspec import DecodeError
 
 from pinchpoint.vocab import ErrorKind, TokenSource, Warn
+from pinchpoint.wire.alike import Alike, Framed, alike
 from pinchpoint.wire.chunk import Choice, Chunk, Delta, fault_of, loads, read_chunk, said, tolerant_chunk
 from pinchpoint.wire.outcome import ABNORMAL, ENDS, Answer, Failure, Fault, How
 from pinchpoint.wire.plain import excerpt, read_plain
@@ -29,6 +31,9 @@ from pinchpoint.wire.usage import TokenCount
 __all__ = ["ABNORMAL", "Answer", "AnswerReader", "How", "ToolCall"]
 
 _NO_REASON = frozenset({"", "null", "none"})
+_MOST_TRIES = (
+    8  # events looked at for others alike; more are not worth it in an answer whose events all differ
+)
 _HEARTBEATS = frozenset({b"ping", b"heartbeat", b"keepalive", b"keep-alive"})
 
 
@@ -69,6 +74,9 @@ class AnswerReader:
         self._event_bytes = array("i")
         self._ordinals: list[int] = []
         self._texts = Texts()
+        self._alike: Alike | None = None  # the likes of a token-bearing event that was decoded
+        self._framed: Framed | None = None
+        self._tries = 0 if keep_text else _MOST_TRIES
 
     @property
     def token_events(self) -> int:
@@ -79,34 +87,70 @@ class AnswerReader:
         """Take body bytes, cut anywhere, whose network read arrived at ``t_ns``."""
         if self.ended:
             return
-        # Nearly every read is one whole event on one line, or several: decode them where they lie. JSON allows
-        # the space before an object and the line ends after it.
+        # Nearly every read is one whole event on one line, or several: read them where they lie.
         size = len(body)
-        if not (self._splitter.idle and 6 < size <= self._limit and 13 not in body and body[:5] == b"data:"):
+        if not (self._splitter.idle and 6 < size <= self._limit):
+            self._split(t_ns, body)
+        elif self._alike is not None and (usage := self._alike.usage_of(body)) is not False:
+            self._take_alike(t_ns, usage, size)
+        elif 13 in body or body[:5] != b"data:":
             self._split(t_ns, body)
         elif body.find(b"\n") == size - 2 and body[-1] == 10:
-            self._simple(t_ns, body, b"")
+            self._simple(t_ns, body)
         else:
             *blocks, tail = body.split(b"\n\n")
             for block in blocks:
-                self._simple(t_ns, block, b"\n\n")
+                self._simple(t_ns, block + b"\n\n")
             self._split(t_ns, tail)
 
-    def _simple(self, t_ns: int, block: bytes, ending: bytes) -> None:
-        """One block, most likely one line of data."""
+    def take_reads(self, reads: list[tuple[int, bytes]], at: int) -> int:
+        """Take raw reads (time, bytes) from place ``at`` on that need no parsing; returns the place of the first that
+        does. Only while the framing stands between two chunks."""
+        if self._framed is None or self.ended or not self._splitter.idle:
+            return at
+        place = self._framed.take(reads, at, self.event_ns, self._event_bytes, self._tokens)
+        if place > at:
+            self._json_events += place - at
+            self._last_ns = self.event_ns[-1]
+        return place
+
+    def learn(self, read: bytes, bodies: list[bytes]) -> None:
+        """A raw read held these pieces of body, after which the framing stands between two chunks."""
+        if self._alike is not None and len(bodies) == 1:
+            if self._framed is None:
+                self._framed = Framed(self._alike)
+            self._framed.learn(read, bodies[0])
+
+    def _simple(self, t_ns: int, block: bytes) -> None:
+        """One block with its blank line, most likely one line of data."""
         if self.ended:
             return
-        if block[:5] == b"data:" and (not ending or 10 not in block):
+        if self._alike is not None and (usage := self._alike.usage_of(block)) is not False:
+            self._take_alike(t_ns, usage, len(block))
+            return
+        if block[:5] == b"data:" and block.find(b"\n") == len(block) - 2:
             data = block[5:]
+            # JSON allows the space before an object and the line ends after it.
             try:
                 chunk = read_chunk(data)
             except (DecodeError, RecursionError):
                 pass
             else:
-                size = len(block) + len(ending)
-                self._take(t_ns, chunk, size, data if chunk.error or not chunk.choices else b"")
+                self._take(t_ns, chunk, len(block), data if chunk.error or not chunk.choices else b"")
+                if self._tries:
+                    self._tries -= 1
+                    self._alike, self._framed = alike(block, chunk), None
                 return
-        self._split(t_ns, block + ending)
+        self._split(t_ns, block)
+
+    def _take_alike(self, t_ns: int, usage: Any, size: int) -> None:
+        """An event that bears a token, as the one before it did (see :mod:`pinchpoint.wire.alike`)."""
+        self._json_events += 1
+        self._last_ns = t_ns
+        self.event_ns.append(t_ns)
+        self._event_bytes.append(size)
+        if usage:
+            self._tokens.take(usage, len(self.event_ns), True)
 
     def _split(self, t_ns: int, body: bytes) -> None:
         """Any bytes."""

@@ -80,6 +80,7 @@ class ResponseReader:
         self.keep_alive_s: float | None = None  # the server's "Keep-Alive: timeout=5"
         self.failure: ErrorKind | None = None
         self.failure_text = ""
+        self.between = False  # chunks: the last one is whole, and of the next not a byte has come
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._limit = max_header_bytes
@@ -125,6 +126,12 @@ class ResponseReader:
             self.keep_alive = False
 
     # -- called by the parser ------------------------------------------------------------------------
+
+    def on_chunk_header(self) -> None:
+        self.between = False
+
+    def on_chunk_complete(self) -> None:
+        self.between = self._inflate is None and self.failure is None
 
     def on_message_begin(self) -> None:
         if self.complete:

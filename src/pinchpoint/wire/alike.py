@@ -1,0 +1,200 @@
+"""Events alike in all but their text: recognised by comparing bytes, since one of them was read as JSON.
+
+Nearly all events of an answer differ from the one before only in what stands between two quotes, and in the usage where
+that is sent along. Once one was decoded, its likes need no decoding: a JSON text that is the same up to the quote that
+opens a string, and the same from the quote that closes it, means the same but for that string.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from typing import Any
+
+from msgspec import DecodeError
+from msgspec.json import Decoder, encode
+
+from pinchpoint.wire.chunk import Chunk, read_chunk
+from pinchpoint.wire.usage import TokenCount
+
+__all__ = ["Alike", "Framed", "alike"]
+
+_USAGE = b'"usage":'
+_KEYS = ("content", "reasoning_content", "reasoning")
+_MARK = "\u2713 mark"
+_read_usage = Decoder(dict[str, Any]).decode
+# What a JSON string may hold as it is: no quote, no escape, no control character. At least one character: an empty
+# text is no token.
+_plain = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
+
+
+class Alike:
+    """The likes of one event. :meth:`usage_of` says whether a block is one, and what usage it carries."""
+
+    __slots__ = ("after", "before", "usage")
+
+    def __init__(self, before: bytes, after: bytes, usage: bool) -> None:
+        self.before = before  # up to the quote that opens the text
+        self.after = after  # from the quote that closes it: to the end, or to the usage
+        self.usage = usage
+
+    def usage_of(self, block: bytes) -> Any:
+        """The usage of an event alike, None where such events carry none; False: it is another kind of event.
+
+        ``block`` is one event, from ``data:`` to the end of its blank line.
+        """
+        before, after = self.before, self.after
+        if not block.startswith(before):
+            return False
+        if not self.usage:
+            if block.endswith(after) and _plain(block, len(before), len(block) - len(after)):
+                return None
+            return False
+        close = block.find(b'"', len(before))
+        if not block.startswith(after, close) or not _plain(block, len(before), close):
+            return False
+        # What is left is the usage, and the brace that closes the event.
+        rest = block[close + len(after) : -3]
+        if not block.endswith(b"}\n\n") or 10 in rest or 13 in rest:
+            return False
+        try:
+            return _read_usage(rest)
+        except (DecodeError, RecursionError):
+            return False
+
+
+class Framed:
+    """Reads that are one chunk with one event alike: neither framing nor JSON need be parsed.
+
+    Kept by the length of the read: the size written in front of the chunk is part of what must be the same.
+    """
+
+    __slots__ = ("_alike", "_heads")
+
+    def __init__(self, alike: Alike) -> None:
+        self._alike = alike
+        self._heads: dict[int, tuple[bytes, int, int]] = {}  # head, its length, bytes of the event
+
+    def learn(self, read: bytes, body: bytes) -> None:
+        """``read`` was parsed as one whole chunk, which held ``body`` and nothing else."""
+        size = len(read) - len(body) - 2
+        if size > 0 and self._alike.usage_of(body) is not False and read[size:-2] == body:
+            head = read[:size] + self._alike.before
+            self._heads[len(read)] = head, len(head), len(body)
+
+    def take(
+        self,
+        reads: list[tuple[int, bytes]],
+        at: int,
+        times: array[int],
+        sizes: array[int],
+        tokens: TokenCount,
+    ) -> int:
+        """Take reads from place ``at`` on while they are alike: their times, bytes and usage.
+
+        Returns the place of the first that is not.
+        """
+        if self._alike.usage:
+            return self._take_counted(reads, at, times, sizes, tokens)
+        after = self._alike.after + b"\r\n"
+        end, get = len(after), self._heads.get
+        for place in range(at, len(reads)):
+            t, read = reads[place]
+            length = len(read)
+            form = get(length)
+            if form is None:
+                return place
+            head, begin, size = form
+            if not (read.startswith(head) and read.endswith(after) and _plain(read, begin, length - end)):
+                return place
+            times.append(t)
+            sizes.append(size)
+        return len(reads)
+
+    def _take_counted(
+        self,
+        reads: list[tuple[int, bytes]],
+        at: int,
+        times: array[int],
+        sizes: array[int],
+        tokens: TokenCount,
+    ) -> int:
+        after = self._alike.after
+        end, get = len(after), self._heads.get
+        for place in range(at, len(reads)):
+            t, read = reads[place]
+            form = get(len(read))
+            if form is None:
+                return place
+            head, begin, size = form
+            close = read.find(b'"', begin)
+            if not (
+                read.startswith(head)
+                and read.startswith(after, close)
+                and read.endswith(b"}\n\n\r\n")
+                and _plain(read, begin, close)
+            ):
+                return place
+            rest = read[close + end : -5]
+            try:
+                usage = _read_usage(rest)
+            except (DecodeError, RecursionError):
+                return place
+            if 10 in rest or 13 in rest:
+                return place
+            times.append(t)
+            sizes.append(size)
+            tokens.take(usage, len(times), True)
+        return len(reads)
+
+
+def alike(block: bytes, chunk: Chunk) -> Alike | None:
+    """The likes of an event that was decoded as ``chunk``; None where they cannot be told by their bytes.
+
+    Only events of one line and one choice, whose one text is their one token, with nothing beside it but usage.
+    """
+    text = _only_text(chunk)
+    if text is None or chunk.error or chunk.timings or block.find(b"\n") != len(block) - 2 or 13 in block:
+        return None
+    quoted = encode(text)
+    begin = block.find(quoted)
+    if begin < 0 or block.find(quoted, begin + 1) >= 0:
+        return None
+    before, after = block[: begin + 1], block[begin + len(quoted) - 1 :]
+    usage = chunk.usage is not None
+    if usage:
+        at = after.find(_USAGE)
+        if at < 0 or not isinstance(chunk.usage, dict):
+            return None
+        after = after[: at + len(_USAGE)]
+    found = Alike(before, after, usage)
+    # The proof: another text in its place is read as that text, and still nothing else is there.
+    again = _with(found, _MARK)
+    if again is None or _only_text(again) != _MARK or again.error or again.timings:
+        return None
+    return found if found.usage_of(block) == chunk.usage else None
+
+
+def _with(found: Alike, text: str) -> Chunk | None:
+    data = found.before[5:] + text.encode() + found.after + (b"null}" if found.usage else b"")
+    try:
+        chunk = read_chunk(data)
+    except (DecodeError, RecursionError):
+        return None
+    return chunk if chunk.usage is None else None
+
+
+def _only_text(chunk: Chunk) -> str | None:
+    """The text of the one choice, where it is all the event carries."""
+    if not chunk.choices or len(chunk.choices) != 1:
+        return None
+    choice = chunk.choices[0]
+    if choice.finish_reason or choice.error:
+        return None
+    texts = [choice.text]
+    if choice.delta is not None:
+        texts += [choice.delta.content, choice.delta.reasoning_content, choice.delta.reasoning]
+        if choice.delta.tool_calls or choice.delta.function_call:
+            return None
+    given = [text for text in texts if text]
+    return given[0] if len(given) == 1 else None
