@@ -163,6 +163,13 @@ def test_coordinated_omission():
     assert found.little == pytest.approx(0.625)
 
 
+def test_one_late_request_of_twelve_does_not_limit_the_generator():
+    rows = [stream(100.0 * i + (25 if i == 5 else 1), [100.0 * i + 250], due=100.0 * i) for i in range(12)]
+    found = reading(rows, Context(warmup=0), concurrency=None, rate=10.0)
+    assert (found.client.sent_delay_max_ms, found.client.sent_delay_mean_ms) == (25, 3)
+    assert not found.client.limited
+
+
 def test_a_stall_that_outlasts_the_schedule_is_said():
     """C01 small: two streams of 20 ms a token from 0, a long prompt due last, at 500 ms: both stand from 500 to 3,500.
 
