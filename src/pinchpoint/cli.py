@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import cyclopts
 from cyclopts import App, Parameter
@@ -364,7 +366,11 @@ def _refuse_with_resume(overrides: tuple[str, ...], config: Path | None, flags: 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its code. However it goes, what a person sees is a message, not a trace."""
+    with contextlib.suppress(
+        ValueError
+    ):  # a thread of somebody's program; signals are that program's to hear
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(
             sys.argv[1:] if arguments is None else arguments,
@@ -377,15 +383,48 @@ def main(arguments: list[str] | None = None) -> None:
     except PinchpointError as fault:
         _fail(str(fault))
     except KeyboardInterrupt:
-        _fail("stopped before anything was measured")
+        _fail("stopped; nothing more was sent")
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing more
-        sys.exit(1)
+        _reader_left()
+    except Exception as fault:  # noqa: BLE001 - by the rules of pinchpoint.errors a fault of ours, said and kept
+        _fail(_own_fault(fault))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+    except (OSError, ValueError) as fault:
+        _fail(f"standard output cannot be written: {fault}")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str) -> None:
-    red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
+def _reader_left() -> NoReturn:
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # say nothing more, not even at exit
+    sys.exit(1)
+
+
+def _own_fault(fault: Exception) -> str:
+    """What to say of an exception that nobody expected; where it came from goes into a file, for a report."""
+    import tempfile
+    import traceback
+
+    last = traceback.extract_tb(fault.__traceback__)[-1]
+    said = f"a fault of pinchpoint itself: {type(fault).__name__}: {fault} ({Path(last.filename).name}:{last.lineno})"
+    kept = "what was measured is kept in its run folder: pinchpoint analyse reads it, run --resume goes on"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="pinchpoint-fault-", suffix=".txt", delete=False
+        ) as file:
+            traceback.print_exception(fault, file=file)
+    except OSError:
+        return f"{said}; {kept}"
+    return f"{said}; {kept}. Please report it with {file.name}"
+
+
+def _fail(message: str) -> NoReturn:
     shown = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in message)
-    print(f"{red}pinchpoint: {plain}{shown}", file=sys.stderr)
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # standard error closed or full
+        colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+        red, plain = ("\033[31m", "\033[0m") if colour else ("", "")
+        print(f"{red}pinchpoint: {plain}{shown}", file=sys.stderr, flush=True)
     sys.exit(2)

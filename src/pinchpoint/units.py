@@ -62,6 +62,8 @@ def duration_ns(text: str | int | float) -> int:
         position = part.end()
     if total <= 0:
         raise PlanError(f"the duration {source!r} must be longer than zero")
+    if total > 1e19:
+        raise PlanError(f"the duration {source[:30]!r} is longer than 300 years")
     return round(total)
 
 

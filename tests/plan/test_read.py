@@ -67,6 +67,18 @@ def test_flags_win_over_overrides_win_over_the_file(tmp_path):
         ({"watch_hz": "nan"}, "no finite number"),
         ({"lang": "fr"}, "none of en, ko"),
         ({"concurency": "8"}, "did you mean concurrency"),
+        # So large that planning or holding it would never end.
+        ({"num_runs": "1e9"}, "--num-runs: '1e9' is beyond 1,000"),
+        ({"request_count": "1e30"}, "--request-count: '1e30' is beyond"),
+        ({"warmup_request_count": "1e18"}, "--warmup-request-count: '1e18' is beyond"),
+        ({"workers": "1000000"}, "--workers: '1000000' is beyond"),
+        ({"random_seed": str(2**70)}, "--random-seed: .* is beyond"),
+        ({"request_rate": "1e12"}, "between 1e-05 and 1,000,000"),
+        ({"request_rate": "1e-300"}, "between 1e-05 and 1,000,000"),
+        ({"request_rate": "1e6", "duration": "1h"}, "3,600,000,000 requests in one rung"),
+        ({"duration": "99999999999h"}, "longer than"),
+        ({"duration": "9" * 400 + "h"}, "longer than"),
+        ({"request_rate": "1", "arrival_pattern": "gamma", "burstiness": "1e-300"}, "between 0.001"),
     ],
 )
 def test_what_is_wrong_is_named(flags, says):
@@ -105,7 +117,9 @@ def test_commas_inside_a_query_do_not_part_it():
 def test_a_trace_is_one_rung_with_its_own_mean_lengths_and_rate(tmp_path):
     trace = tmp_path / "t.jsonl"
     rows = [(0, 100, 10), (1000, 300, 20), (2000, 200, 30)]
-    trace.write_text("".join(f'{{"timestamp":{t},"input_length":{i},"output_length":{o}}}\n' for t, i, o in rows))
+    trace.write_text(
+        "".join(f'{{"timestamp":{t},"input_length":{i},"output_length":{o}}}\n' for t, i, o in rows)
+    )
     plan = read_plan(flags={"trace": str(trace)})
     assert plan.profiles == (Profile("trace", 200, 20),)
     assert plan.arrivals.rates == (1.5,)  # three requests over two seconds
@@ -113,3 +127,9 @@ def test_a_trace_is_one_rung_with_its_own_mean_lengths_and_rate(tmp_path):
     assert [(r.why, r.requests, r.rate) for r in rung] == [("trace", 3, 1.5)]
     with pytest.raises(PlanError, match="leave --profile"):
         read_plan(flags={"trace": str(trace), "profile": ["a=1/1"]})
+
+
+def test_what_is_named_twice_is_driven_once():
+    plan = read_plan(flags={"profile": ["a=1/1", "a=1/1", "a=2/1"], "request_rate": "4,2,4"})
+    assert plan.profiles == (Profile("a", 1, 1), Profile("a", 2, 1))
+    assert plan.arrivals.rates == (2.0, 4.0)

@@ -15,17 +15,17 @@ from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.reading import read_latest, read_run
 from pinchpoint.commands.facts import clock, host_facts, run_name
 from pinchpoint.commands.outcome import exit_code, write_outcome
-from pinchpoint.drive.fleet import Fleet, open_fleet
+from pinchpoint.drive.fleet import Fleet, check_host, open_fleet
 from pinchpoint.drive.orders import Progress, RungDone
 from pinchpoint.drive.probe import probe
 from pinchpoint.drive.secrets import look_up
-from pinchpoint.errors import RecordError
+from pinchpoint.errors import PinchpointError, RecordError
 from pinchpoint.plan.ladder import Seen, estimate_s, first_rungs, next_rung, trimmed
 from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
 from pinchpoint.record.folder import Mark, RunFolder
 from pinchpoint.units import SECOND, now_ns, to_s
 from pinchpoint.vocab import CUT_SHORT, Stage
-from pinchpoint.watch.open import Watch, open_watch
+from pinchpoint.watch.open import Watch, open_watch, sources_of
 from pinchpoint.wire.dialect import Dialect
 
 __all__ = ["Onlooker", "RunResult", "at_terminal", "resume", "run", "seen_of"]
@@ -79,6 +79,7 @@ def run(plan: Plan, onlooker: Onlooker | None = None) -> RunResult:
         RecordError: the disk refuses; closed rungs are kept.
     """
     onlooker = onlooker or _Nobody()
+    check_plan(plan)
     probed = probe(plan)
     for note in probed.dialect.notes:
         onlooker.note(note)
@@ -113,6 +114,7 @@ def resume(path: Path, endpoint: dict[str, Any] | None = None, onlooker: Onlooke
     if endpoint:
         fields = {**msgspec.to_builtins(plan.endpoint), **endpoint}
         plan = msgspec.structs.replace(plan, endpoint=msgspec.convert(fields, Endpoint))
+    check_host(plan)
     probed = probe(plan)
     removed = folder.reopen()
     if removed:
@@ -125,6 +127,19 @@ def resume(path: Path, endpoint: dict[str, Any] | None = None, onlooker: Onlooke
     return _drive_all(folder, plan, probed.dialect, onlooker)
 
 
+def check_plan(plan: Plan) -> None:
+    """Refuse what can be known not to work before anything is sent or written.
+
+    Raises:
+        PlanError: no such source to watch; this host lacks descriptors or ports; the run folder is taken.
+        RecordError: the run folder is taken, or cannot be made.
+    """
+    sources_of(plan)
+    check_host(plan)
+    if plan.output_dir:
+        RunFolder.check_free(Path(plan.output_dir))
+
+
 def _settled(plan: Plan, model: str | None) -> Plan:
     """The plan with its model named and its seed drawn: what is recorded can be repeated."""
     return msgspec.structs.replace(
@@ -135,6 +150,19 @@ def _settled(plan: Plan, model: str | None) -> Plan:
 
 
 def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
+    try:
+        return _drive_and_read(folder, plan, dialect, onlooker)
+    except (
+        KeyboardInterrupt
+    ):  # between the folder and the first rung, or in the last reading: nothing is in flight
+        rungs = len(folder.closed())
+        raise PinchpointError(
+            f"stopped with {rungs} closed rung{'' if rungs == 1 else 's'} in {folder.path}; nothing measured is lost: "
+            f"pinchpoint analyse {folder.path} reads it, pinchpoint run --resume {folder.path} goes on"
+        ) from None
+
+
+def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
     seen = [seen_of(reading) for reading in read_run(folder).rungs] if folder.closed() else []
     headers = look_up(plan.endpoint).headers
     with (
@@ -149,7 +177,9 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
         finally:
             folder.update_facts(watch=watching.facts())
         watching.hold()
-    folder.update_facts(watch=watching.facts())  # once more: what the samplers cost is known when they have ended
+    folder.update_facts(
+        watch=watching.facts()
+    )  # once more: what the samplers cost is known when they have ended
     if stopped:
         onlooker.note(stopped)
     folder.update_facts(stopped=stopped)
@@ -231,6 +261,8 @@ def seen_of(reading: RungReading, took_s: float | None = None) -> Seen:
     )
     if took_s is None and reading.whole_rung is not None:
         took_s = reading.whole_rung.duration_s
+    if not reading.valid:
+        rate = None  # what half of the requests gave, or a rung cut short, is no point of the curve
     return Seen(rung, rate, reading.interference.share_of_decode if reading.interference else None, took_s)
 
 
@@ -293,6 +325,7 @@ def _interrupts(fleet: Fleet) -> Iterator[_Interrupts]:
 
 def print_dry_run(plan: Plan, *, as_json: bool) -> int:
     """Say what the plan would send and how long it should take."""
+    sources_of(plan)  # what cannot be meant is refused here too
     rungs = first_rungs(plan)
     rows = [
         {
@@ -329,7 +362,6 @@ def from_terminal_resume(path: Path, endpoint: dict[str, Any], *, as_json: bool)
 
 def at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
     """Show a run live, then its summary (or findings as JSON); returns the exit code."""
-    """Live view while ``job`` runs, then the summary; returns the exit code."""
     from pinchpoint.commands.terminal import LiveOnlooker, show_findings
 
     with LiveOnlooker(to_stderr=as_json) as onlooker:

@@ -44,34 +44,40 @@ FIELDS: dict[str, tuple[str, values.Reader]] = {
     "connect_timeout": ("endpoint.connect_timeout_s", values.seconds),
     "idle_timeout": ("endpoint.idle_timeout_s", values.seconds),
     "concurrency": ("concurrency", values.concurrency),
-    "request_rate": ("arrivals.rates", values.positive_numbers),
+    "request_rate": ("arrivals.rates", values.rates),
     "arrival_pattern": ("arrivals.pattern", values.choice("constant", "poisson", "gamma", "burst")),
-    "burstiness": ("arrivals.burstiness", values.positive),
-    "burst_size": ("arrivals.burst_size", values.count),
+    "burstiness": ("arrivals.burstiness", values.burstiness),
+    "burst_size": ("arrivals.burst_size", values.at_most(values.MAX_REQUESTS, values.count)),
     "ramp": ("arrivals.ramp_s", values.seconds),
     "trace": ("arrivals.trace", values.readable_file),
     "trace_speed": ("arrivals.trace_speed", values.positive),
-    "max_in_flight": ("arrivals.max_in_flight", values.count),
-    "request_count": ("load.request_count", values.count),
-    "requests_per_slot": ("load.requests_per_slot", values.count),
+    "max_in_flight": ("arrivals.max_in_flight", values.at_most(values.MAX_CONCURRENCY, values.count)),
+    "request_count": ("load.request_count", values.at_most(values.MAX_REQUESTS, values.count)),
+    "requests_per_slot": ("load.requests_per_slot", values.at_most(values.MAX_REQUESTS, values.count)),
     "duration": ("load.duration_s", values.seconds),
-    "warmup_request_count": ("load.warmup_request_count", values.count_or_zero),
+    "warmup_request_count": (
+        "load.warmup_request_count",
+        values.at_most(values.MAX_REQUESTS, values.count_or_zero),
+    ),
     "no_stagger": ("load.stagger", values.negated),
-    "num_runs": ("load.num_runs", values.count),
+    "num_runs": ("load.num_runs", values.at_most(values.MAX_RUNS, values.count)),
     "drain_limit": ("load.drain_limit_s", values.seconds),
     "budget": ("limits.budget_s", values.seconds),
     "max_requests": ("limits.max_requests", values.count),
     "max_duration": ("limits.max_duration_s", values.seconds),
     "max_error_share": ("limits.max_error_share", values.share),
-    "auto_max_concurrency": ("limits.auto_max_concurrency", values.count),
+    "auto_max_concurrency": (
+        "limits.auto_max_concurrency",
+        values.at_most(values.MAX_CONCURRENCY, values.count),
+    ),
     "goodput": ("goodput", values.goodput),
     "watch": ("watch", values.words),
-    "watch_hz": ("watch_hz", values.positive),
-    "gpus": ("gpus", values.count),
-    "ranks": ("ranks", values.count),
-    "workers": ("workers", values.count),
+    "watch_hz": ("watch_hz", values.at_most(values.MAX_RATE, values.positive)),
+    "gpus": ("gpus", values.at_most(values.MAX_REQUESTS, values.count)),
+    "ranks": ("ranks", values.at_most(values.MAX_REQUESTS, values.count)),
+    "workers": ("workers", values.at_most(values.MAX_WORKERS, values.count)),
     "fleet": ("fleet", values.fleet),
-    "random_seed": ("seed", values.count_or_zero),
+    "random_seed": ("seed", values.at_most(values.MAX_SEED, values.count_or_zero)),
     "skip_check": ("skip_check", values.flag),
     "output_dir": ("output_dir", values.text),
     "lang": ("lang", values.choice("en", "ko")),
@@ -250,6 +256,12 @@ def _settle(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     fields["concurrency"] = () if levels == "auto" or opened else tuple(levels)
     if arrivals.get("trace"):
         _replayed(fields, given)
+    most = max(arrivals.get("rates", ()), default=0.0) * fields.get("load", {}).get("duration_s", 0.0)
+    if most > values.MAX_REQUESTS:
+        raise PlanError(
+            f"--request-rate and --duration make {most:,.0f} requests in one rung, more than {values.MAX_REQUESTS:,}: "
+            "lower one of them"
+        )
     try:
         return msgspec.convert(fields, Plan)
     except msgspec.ValidationError as failure:

@@ -19,6 +19,13 @@ Reader = Callable[[Any], Any]
 
 MAX_CONCURRENCY = 100_000
 MAX_TOKENS = 10_000_000
+# More than anyone means, and little enough to plan and to hold: what lies beyond is a slip of the keyboard.
+MAX_REQUESTS = 10_000_000
+MIN_RATE, MAX_RATE = 1e-5, 1_000_000.0
+MAX_SECONDS = 31 * 86_400.0
+MAX_RUNS = 1000
+MAX_WORKERS = 1024
+MAX_SEED = 2**63 - 1
 
 
 def text(value: Any) -> str:
@@ -96,6 +103,35 @@ def count(value: Any) -> int:
     return found
 
 
+def at_most(limit: float, read: Reader) -> Reader:
+    """As ``read``, refusing what lies beyond ``limit``."""
+
+    def bounded(value: Any) -> Any:
+        found = read(value)
+        for each in found if isinstance(found, tuple) else (found,):
+            if each > limit:
+                raise PlanError(f"{value!r} is beyond {limit:,.0f}, the most that can be asked for")
+        return found
+
+    return bounded
+
+
+def rates(value: Any) -> tuple[float, ...]:
+    """Requests per second, each rate once, lowest first."""
+    found = tuple(sorted(set(positive_numbers(value))))
+    if not MIN_RATE <= found[0] <= found[-1] <= MAX_RATE:
+        raise PlanError(f"{value!r}: a rate is between {MIN_RATE:g} and {MAX_RATE:,.0f} requests/s")
+    return found
+
+
+def burstiness(value: Any) -> float:
+    """A gamma shape that can be drawn from."""
+    found = positive(value)
+    if not 0.001 <= found <= 1e6:
+        raise PlanError(f"{value!r} must be between 0.001 (extremely bursty) and 1000000 (constant)")
+    return found
+
+
 def positive_numbers(value: Any) -> tuple[float, ...]:
     """``1,2.5`` or a list of numbers above zero."""
     items = value if isinstance(value, list | tuple) else [value]
@@ -123,7 +159,10 @@ def concurrency(value: Any) -> Any:
 
 def seconds(value: Any) -> float:
     """A duration, in seconds."""
-    return duration_ns(value) / SECOND
+    found = duration_ns(value) / SECOND
+    if found > MAX_SECONDS:
+        raise PlanError(f"{value!r} is longer than {MAX_SECONDS / 86_400:.0f} days")
+    return found
 
 
 def flag(value: Any) -> bool:
@@ -252,4 +291,4 @@ def profiles(value: Any) -> tuple[Profile, ...]:
         if not (1 <= isl <= MAX_TOKENS and 1 <= osl <= MAX_TOKENS):
             raise PlanError(f"{name}={shape}: lengths are between 1 and {MAX_TOKENS} tokens")
         found.append(Profile(name.strip(), isl, osl))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))

@@ -6,6 +6,8 @@ that was killed, and no reader sees them.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -76,10 +78,7 @@ class RunFolder:
         Raises:
             RecordError: it holds a run already, or cannot be written.
         """
-        if (path / "plan.json").exists():
-            raise RecordError(
-                f"{path} holds a run already; go on with it by --resume {path}, or name another --output-dir"
-            )
+        cls.check_free(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
             for table in ("requests", "arrivals", "samples"):
@@ -94,6 +93,24 @@ class RunFolder:
         # Last, for a folder with a plan is a run folder.
         folder.write_json("plan.json", redacted(plan))
         return folder
+
+    @staticmethod
+    def check_free(path: Path) -> None:
+        """Raise RecordError if no run folder can be made at ``path``; makes nothing."""
+        try:
+            if (path / "plan.json").exists():
+                raise RecordError(
+                    f"{path} holds a run already; go on with it by --resume {path}, or name another --output-dir"
+                )
+            nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+            if not nearest.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
+            if not os.access(nearest, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(nearest))
+        except (OSError, ValueError) as failure:
+            raise RecordError(
+                f"cannot make the run folder {path}: {failure}; name another --output-dir"
+            ) from failure
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
