@@ -67,9 +67,10 @@ def item(plot: figure) -> str:
 
 def bare(height: int, **more: Any) -> figure:
     """An empty figure in the house style: no frame, thin horizontal lines, quiet axes."""
+    quiet = {"tools": "", "min_border_left": 10}
     plot = figure(height=height, sizing_mode="stretch_width", toolbar_location=None, background_fill_alpha=0,
-                  border_fill_alpha=0, outline_line_color=None, min_border_right=14, min_border_left=10,
-                  min_border_top=8, output_backend="canvas", **{"tools": "", **more})  # fmt: skip
+                  border_fill_alpha=0, outline_line_color=None, min_border_right=14, min_border_top=8,
+                  output_backend="canvas", **{**quiet, **more})  # fmt: skip
     for axis in plot.axis:
         axis.axis_line_color = axis.major_tick_line_color = ROLES["grid"]
         axis.minor_tick_line_color = None

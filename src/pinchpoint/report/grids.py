@@ -30,7 +30,8 @@ __all__ = [
 _MOST_PAUSES = 12
 
 # Columns that hold words rather than numbers, and so are set to the left.
-_WORDY = frozenset({"ladder", "state", "words", "form", "reading", "cause", "by", "marks", "key", "metric"})
+_WORDY = frozenset({"ladder", "state", "words", "form", "reading", "cause", "by", "marks", "key", "metric",
+                    "rung", "source", "port", "direction", "course", "hottest", "sign"})  # fmt: skip
 
 _METRIC = {
     "value": "ceiling", "state": "ceiling", "knee": "knee", "base": "base_gap", "share": "interference",
@@ -72,7 +73,7 @@ def ladder_grid(ladder: Ladder, words: Words, room: float | None = None) -> Grid
     notes = Notes(words("note.at"))
     drawn = table(ladder, words, notes, wide=True)
     caption = words("html.table.ladder", ladder=ladder.label)
-    shown = range(len(drawn.heads))
+    shown = list(range(len(drawn.heads)))
     if room is not None:
         widths = [_px(drawn, index) for index in shown]
         shown = fitting(drawn, widths, room, _DISPENSABLE)

@@ -10,11 +10,11 @@ import jinja2
 import msgspec
 
 from pinchpoint import vocab
-from pinchpoint.analyse.findings import Finding, Findings, Hypothesis, RungReading
+from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
-from pinchpoint.report import drawn, figures, grids
+from pinchpoint.report import drawn, figures, grids, network
 from pinchpoint.report.clean import clean, clean_url, sentence
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Ladder, ladders
@@ -68,7 +68,7 @@ def write_report(folder: RunFolder, findings: Findings, path: Path) -> None:
 def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict[str, Any]:
     # Bokeh takes a third of a second to import, so it waits until a report is drawn.
     from pinchpoint.report.canvas import ROLES, bokeh_script
-    from pinchpoint.report.pictures import tokens
+    from pinchpoint.report.pictures import network_picture, tokens
 
     plan = folder.plan if folder else None
     facts = folder.facts if folder else {}
@@ -93,7 +93,10 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "interference": grids.interference(findings, words),
         "gaps": grids.gaps(told[1], words) if told else None,
         "pauses": grids.pauses(told[1], words) if told else None,
-        "fabric": [grids_line for grids_line in map(_plain_row, findings.fabric) if grids_line],
+        "network": network.network(findings, words),
+        "network_picture": network_picture(findings, folder, words),
+        "network_said": _network_said(findings, words),
+        "engine": network.engine(findings, words),
         "advice": [(f, claimed(f, words)) for f in findings.findings if f.advice],
         "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
         "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),
@@ -217,8 +220,22 @@ def _interference_said(ladder: Ladder, reading: RungReading, words: Words) -> It
         yield words("pauses.reading", reading=words.either(f"reading.{seen.reading}", clean(seen.reading)))
 
 
-def _plain_row(row: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(clean(key, 60), clean(value)) for key, value in row.items() if value is not None]
+def _network_said(findings: Findings, words: Words) -> list[str]:
+    """What the verdict says of the network; without ports, what was read instead."""
+    verdict = findings.verdict
+    said = [
+        clean(sentence(h.words), 600)
+        for h in (verdict.hypotheses if verdict else [])
+        if h.cause == "network" and h.words
+    ]
+    if network.rows_of(findings, "port"):
+        return [line[:1].upper() + line[1:] for line in said]
+    read = sorted(
+        {str(sign) for row in network.rows_of(findings, "signs_read") for sign in row.get("read", ())}
+    )
+    if not read:
+        return [words("html.network.unwatched"), words("html.network.how")]
+    return [words("net.quiet", signs=clean(", ".join(read))), words("html.network.how")]
 
 
 def _detail(ladder: Ladder, reading: RungReading, words: Words) -> RungDetail:

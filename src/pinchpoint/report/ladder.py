@@ -334,7 +334,9 @@ def _cell(column: Column, unit: str, reading: RungReading, words: Words, notes: 
         return Cell(figures.MISSING, (notes(said or words("note.no_reason"), _at(reading)),))
     if column.key == "failed" and found:
         kinds = ", ".join(f"{clean(kind, 40)} {n}" for kind, n in sorted(reading.errors.items()))
-        return Cell(figures.count(found), (notes(words("note.errors", kinds=kinds), _at(reading)),) if kinds else ())
+        return Cell(
+            figures.count(found), (notes(words("note.errors", kinds=kinds), _at(reading)),) if kinds else ()
+        )
     return Cell(figures.scaled(found, unit) if unit else _WRITE[column.form](found))
 
 

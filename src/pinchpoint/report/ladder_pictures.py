@@ -23,6 +23,7 @@ from pinchpoint.report.words import Words
 
 __all__ = ["throughput", "ttft"]
 
+_REACHED = ("plateau", "retrograde", "possible fall")
 _SERIES = ("blue", "green", "purple", "orange")  # one per profile shape in a picture
 
 
@@ -119,7 +120,7 @@ def _whiskers(plot: figure, rungs: Sequence[RungReading], role: str) -> None:
 def _ceiling(plot: figure, ladder: Ladder, role: str, words: Words) -> set[str]:
     """Draw what is known of the ceiling; says what that was."""
     ceiling = ladder.ceiling
-    if ceiling is None or ceiling.value is None or ceiling.state in ("not reached", "one rung"):
+    if ceiling is None or ceiling.value is None or ceiling.state not in _REACHED:
         return set()
     shows = {"ceiling"}
     if ceiling.low is not None and ceiling.high is not None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pinchpoint.analyse.findings import RungReading
+from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.record.folder import RunFolder
-from pinchpoint.report import drawn, figures, ladder_pictures, token_pictures
+from pinchpoint.report import drawn, figures, ladder_pictures, network_pictures, token_pictures
 from pinchpoint.report.canvas import Drawing, Key, item
 from pinchpoint.report.clean import clean
 from pinchpoint.report.ladder import Ladder
@@ -16,7 +16,7 @@ from pinchpoint.report.terminal import level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, SECOND, show_duration
 
-__all__ = ["Panel", "Picture", "phase_pictures", "tokens"]
+__all__ = ["Panel", "Picture", "network_picture", "phase_pictures", "tokens"]
 
 
 class Panel(msgspec.Struct, frozen=True):
@@ -36,6 +36,7 @@ class Picture(msgspec.Struct, frozen=True):
     caption: str
     panels: list[Panel]
     note: str = ""
+    stacked: bool = False  # its plots share their axis and stand below each other
 
 
 def _panels(*drawings: Drawing | None) -> list[Panel]:
@@ -82,6 +83,17 @@ def tokens(told: tuple[Ladder, RungReading] | None, folder: RunFolder | None, wo
         _gaps(ladder, reading, folder, words),
     ]
     return [picture for picture in found if picture is not None]
+
+
+def network_picture(findings: Findings, folder: RunFolder | None, words: Words) -> Picture | None:
+    """Tokens and ports on one time axis; None where no port was read, or the record is not at hand."""
+    drawings = network_pictures.ports_and_tokens(findings, folder, words) if folder is not None else []
+    if not drawings:
+        return None
+    lines, axis = len(drawings[1].legend), drawings[0].plot.x_range
+    alt = words("picture.network.alt", lines=lines, seconds=figures.plain(axis.end - axis.start))
+    caption = words("picture.network.caption", lines=lines)
+    return Picture("network-time", words("picture.network.title"), alt, caption, _panels(*drawings), "", True)
 
 
 def _raster(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Words) -> Picture | None:

@@ -64,7 +64,11 @@ def claimed(finding: Finding, words: Words) -> str:
     if finding.interval is not None:
         low, high = (_valued(limit, finding.unit, words) for limit in finding.interval)
         value = words("claim.interval", value=value, low=low, high=high)
-    more = words("claim.value.n", value=value, count=figures.count(finding.n)) if finding.n else words("claim.value", value=value)
+    more = (
+        words("claim.value.n", value=value, count=figures.count(finding.n))
+        if finding.n
+        else words("claim.value", value=value)
+    )
     return f"{text} {more}"
 
 

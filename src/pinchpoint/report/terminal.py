@@ -22,7 +22,15 @@ __all__ = ["advice_lines", "ascii_only", "causes", "level", "print_summary", "su
 
 _WIDTH = 80
 # Left out one after another where numbers are so long that the table would not fit.
-_DISPENSABLE = ("request_s", "gap_ms.p50", "tpot_ms.mean", "ttft_ms.p50", "gain", "tok_s_per_gpu", "goodput_s")
+_DISPENSABLE = (
+    "request_s",
+    "gap_ms.p50",
+    "tpot_ms.mean",
+    "ttft_ms.p50",
+    "gain",
+    "tok_s_per_gpu",
+    "goodput_s",
+)
 _MOST_NOTES = 12  # footnotes on the terminal; the rest stands in the HTML report
 
 _ASCII = str.maketrans({
