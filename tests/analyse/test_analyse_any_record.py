@@ -33,7 +33,8 @@ def a_request(chance: random.Random, pace: tuple[float, ...]) -> Row:
     return Row(
         at, events, chance.choice([now, now + 5, None]) if odd else now, ok=ok or chance.random() < 0.03,
         error="" if ok else chance.choice(["timeout", "cancelled", "http_status", ""]),
-        prompt=chance.choice([None, 0, 1, LARGEST]) if odd else 100, output=chance.choice([0, 1, None, LARGEST]) if odd else n,
+        prompt=chance.choice([None, 0, 1, LARGEST]) if odd else 100,
+        output=chance.choice([0, 1, None, LARGEST]) if odd else n,
         usage=chance.random() < 0.8, cached=chance.choice([None, 0, 50, 10**6]), asked_osl=chance.choice([1, n or 1, 50]),
         due=chance.choice([None, max(0, at - 5)]), endpoint=chance.choice([0, 0, 0, 1, 7]),
         warnings=chance.choice(["", "no_usage", "reconnected,unheard_of"]),
