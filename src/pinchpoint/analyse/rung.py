@@ -102,10 +102,21 @@ def _invalid(rung: RungView, count: int, failed: int, kinds: Counter[str]) -> li
     own = kinds.get(ErrorKind.CANCELLED.value, 0)
     share, most = (failed - own) / max(1, count), rung.context.max_error_share
     if share > most:
-        reasons.append(f"{percent(share)} of the requests failed, more than {percent(most)}")
+        reasons.append(f"{percent(share)} of the requests failed, more than {percent(most)}{_commonest(rung)}")
     if own:
         rung.notes.append(f"{own} requests were cut off by the client: the slowest latencies are missing")
     return reasons
+
+
+def _commonest(rung: RungView) -> str:
+    """What the server or the network said to most of the failed: `` (mostly: HTTP 401: key expired)``."""
+    requests = rung.tables.requests
+    texts = Counter(t for t in requests.said[rung.measured & ~requests.ok] if t)
+    if not texts:
+        return ""
+    # A server's text is not ours: it may be long, and may hold what steers a terminal.
+    words = " ".join(texts.most_common(1)[0][0].split())[:160]
+    return f" (mostly: {''.join(sign if sign.isprintable() else '�' for sign in words)})"
 
 
 def _rates(rung: RungView) -> dict[str, Any]:

@@ -90,6 +90,7 @@ class Requests:
     ok: Bools
     error_kind: NDArray[np.object_]  # "" when none
     warnings: NDArray[np.object_]  # comma-joined vocab.Warn
+    said: NDArray[np.object_]  # of a failed one: "HTTP 401: key expired", as far as the record has it
 
     def __len__(self) -> int:
         return len(self.sent)
@@ -246,9 +247,23 @@ def _requests(columns: Mapping[str, Any]) -> Requests:
         ok=np.ma.filled(np.ma.asarray(columns["ok"]), False).astype(bool)[order],
         error_kind=_texts(columns["error_kind"])[order],
         warnings=_texts(columns["warnings"])[order],
+        said=_said(columns)[order],
         **times,
         **counts,
     )
+
+
+def _said(columns: Mapping[str, Any]) -> NDArray[np.object_]:
+    """Status, where it is no 2xx, and message of each failed request; "" where the record has neither."""
+    said = np.full(len(columns["request_id"]), "", dtype=object)
+    if "error_message" not in columns or "http_status" not in columns:
+        return said
+    failed = np.flatnonzero(~np.ma.filled(np.ma.asarray(columns["ok"]), False).astype(bool))
+    messages, statuses = _texts(columns["error_message"][failed]), _ints(columns["http_status"][failed])
+    for row, status, message in zip(failed, statuses.tolist(), messages, strict=True):
+        code = f"HTTP {status}" if status != MISSING and not 200 <= status < 300 else ""
+        said[row] = ": ".join(filter(None, (code, message)))
+    return said
 
 
 def _arrivals(folder: RunFolder, rung: int, requests: Requests) -> Arrivals:
