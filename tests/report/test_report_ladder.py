@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from pinchpoint.analyse.findings import ClientView, Findings, Isolation, RungReading, Stats
-from pinchpoint.report.ladder import Notes, columns, ladders, table
+from pinchpoint.report.grids import ladder_grid
+from pinchpoint.report.ladder import Notes, columns, ladders, reason, table
 from pinchpoint.report.words import Words
 
 WORDS = Words()
@@ -54,6 +55,43 @@ def test_the_reason_of_a_whole_group_holds_for_its_parts():
     assert notes[number - 1] == "one read per answer: no gaps"
 
 
+def test_a_reason_is_found_under_what_the_value_is_made_of():
+    refused = {
+        "pauses": "at most 1 stream decodes at once",
+        "interference": "no base gap",
+        "tpot_ms": "one token per answer",
+        "ttft_ms.p99": "too few",
+    }
+    reading = rung(refused=refused)
+    assert reason(reading, "pause_count") == "at most 1 stream decodes at once"
+    assert reason(reading, "pause_share") == "at most 1 stream decodes at once"
+    assert reason(reading, "interference.share_of_e2e") == "no base gap"
+    assert reason(reading, "tok_s_per_user") == "one token per answer"
+    assert reason(reading, "ttft_ms.p50") is None
+    assert reason(rung(refused={"window_s": "cut short"}), "output_tok_s") == "cut short"
+
+
+def test_marks_stand_beside_the_level_and_only_where_there_is_one():
+    keys, [row], _ = drawn(rung(stationary=False, stationary_change=0.77), wide=True)
+    assert keys[:3] == ["concurrency", "marks", "ok"]
+    assert row[1].text == "not steady"
+    assert "marks" not in drawn(rung(), wide=True)[0]
+
+
+def test_columns_leave_until_the_rest_fits():
+    full = rung(tpot_ms=Stats(n=64, mean=9.0), gap_ms=Stats(n=64, p50=9.0), tok_s_per_user=9.0, little=1.0,
+                input_tok_s=1.0, output_tok_s=1.0, tok_s_per_gpu=1.0, goodput_s=1.0)  # fmt: skip
+    [ladder] = ladders(Findings(rungs=[full]))
+    all_of_it = ladder_grid(ladder, WORDS)
+    narrow = ladder_grid(ladder, WORDS, 900.0)
+    gone = [head.key for head in all_of_it.heads if head not in narrow.heads]
+    assert gone[0] == "window_s"
+    assert "total_tok_s" not in gone
+    assert not all_of_it.more
+    assert "per user" in narrow.more
+    assert len(narrow.rows[0]) == len(narrow.heads)
+
+
 def test_nothing_missing_reads_as_zero():
     keys, [row], _ = drawn(rung(total_tok_s=None, ttft_ms=None), wide=True)
     numbers = {key: found.text for key, found in zip(keys, row, strict=True)}
@@ -67,6 +105,22 @@ def test_reasons_that_differ_only_in_their_numbers_share_one_footnote():
     assert numbers == [1, 1, 1]
     assert notes("another reason") == 2
     assert notes.lines() == ["p99 of TTFT needs 100 values, there are 24/48/96", "another reason"]
+
+
+def test_numbers_that_differ_say_at_which_rung():
+    notes = Notes()
+    for level, n in (("1", 6), ("4", 9), ("8", 9)):
+        notes(f"needs 100 values, there are {n}", (level, "mixed"))
+    assert notes.lines() == ["needs 100 values, there are 6/9 (at 1, 4+8)"]
+    notes("needs 100 values, there are 7", ("8", "decode"))  # the same level, another number
+    assert notes.lines() == ["needs 100 values, there are 6/9/7 (at mixed 1, mixed 4+mixed 8, decode 8)"]
+
+
+def test_one_number_for_all_names_no_rung():
+    notes = Notes()
+    for level in ("1", "4"):
+        notes("needs 100 values, there are 24", (level, "mixed"))
+    assert notes.lines() == ["needs 100 values, there are 24"]
 
 
 def test_failures_are_counted_by_kind_beside_the_latencies():

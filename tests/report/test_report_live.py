@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -67,9 +68,10 @@ def test_without_a_terminal_each_event_is_one_line():
     )
     assert lines == [
         "rung 7 of 16: mixed 4096/512 c32 starts, about 10 min 00 s left",
-        "mixed 4096/512 c32 measuring, 11.0 s: in flight 32/32, 3,255 tok/s, TTFT 1,331 ms, "
+        "mixed 4096/512 c32 measuring, 11.0 s: in flight 32/32, 3,255 out tok/s, TTFT 1,331 ms, "
         "longest gap 1,337 ms, errors none",
-        "mixed 4096/512 c32: 126 ok, 3,255 tok/s, TTFT 1,331 ms, TPOT 68.0 ms, longest gap 1,337 ms, errors timeout 2",
+        "mixed 4096/512 c32: 126 ok, 3,255 total tok/s, TTFT 1,331 ms, TPOT 68.0 ms, longest gap 1,337 ms, "
+        "errors timeout 2",
         "the ladder stops here",
     ]
 
@@ -85,7 +87,7 @@ def test_what_is_not_known_yet_is_a_dash():
         lambda live: live.rung_started(RUNG, 16),
         lambda live: live.progress(tick(10, tok_s=None, ttft_ms=None, longest_gap_ms=None, target=None)),
     )
-    assert line.endswith("in flight 32/–, – tok/s, TTFT –, longest gap –, errors none")
+    assert line.endswith("in flight 32/–, – out tok/s, TTFT –, longest gap –, errors none")
 
 
 def test_an_invalid_rung_says_why_at_once():
@@ -123,7 +125,7 @@ def test_on_a_terminal_the_view_shows_the_rung_and_closed_rungs_stay():
         "about 9 min 00 s left",
         "62 of 160 requests",
         "in flight 32/32",
-        "tok/s 3,255",
+        "out tok/s 3,255",
         "longest gap 1,337 ms",
         "errors timeout 2",
         "client lag 1.10 ms",
@@ -138,6 +140,27 @@ def test_a_rung_by_duration_has_a_bar_too():
     )
     assert "60 requests done" in text
     assert "rung 1 of ?" in text
+
+
+@pytest.mark.parametrize(
+    ("why", "repeat", "said"),
+    [
+        ("ladder", 0, "c32 starts"),
+        ("ladder", 1, "c32 #2 starts, pass 2 over the ladder"),  # --num-runs
+        ("confirm", 1, "c32 #2 starts, measured again, to confirm a fall"),
+        ("knee", 0, "c32 starts, to bracket the knee"),
+    ],
+)
+def test_a_rung_that_was_not_on_the_list_says_why_it_is_driven(why, repeat, said):
+    rung = msgspec.structs.replace(RUNG, why=why, repeat=repeat)
+    [line] = lines_of(lambda live: live.rung_started(rung, 7))
+    assert line.endswith(said)
+
+
+def test_each_phase_names_its_own_throughput():
+    prefill = reading(profile="prefill", osl=1, input_tok_s=12_345.0, total_tok_s=12_346.0)
+    [line] = lines_of(lambda live: live.rung_closed(prefill))
+    assert "12,345 in tok/s" in line
 
 
 @pytest.mark.parametrize("terminal", [False, True])

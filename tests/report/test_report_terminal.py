@@ -18,6 +18,7 @@ from pinchpoint.analyse.findings import (
     Stats,
     Verdict,
 )
+from pinchpoint.report.failures import Failure
 from pinchpoint.report.terminal import print_summary
 
 HOSTILE = "evil\x1b[2J\x1b]0;owned\x07[bold red]\u202egnp"
@@ -81,10 +82,7 @@ def test_pauses_are_told_in_words_and_their_absence_too(finished):
 def test_what_is_not_decided_says_what_would_decide_it(finished):
     _, findings = finished
     text = " ".join(printed(findings).split())
-    assert (
-        "fabric bandwidth: No switch port or NIC was watched. Would decide it: run again with --watch nic"
-        in text
-    )
+    assert "fabric bandwidth: needs run again with --watch nic or a switch" in text
 
 
 def hostile_findings() -> Findings:
@@ -146,4 +144,44 @@ def test_invalid_rungs_are_announced_at_the_top(finished, invalid):
     _, findings = finished
     rungs = [msgspec.structs.replace(r, valid=i >= invalid) for i, r in enumerate(findings.rungs)]
     text = printed(msgspec.structs.replace(findings, rungs=rungs))
-    assert ("1 rung is not valid" if invalid == 1 else "2 rungs are not valid") in text
+    of = len(rungs)
+    said = f"! 1 of {of} rungs is not valid" if invalid == 1 else f"! 2 of {of} rungs are not valid"
+    assert said in text.split("users")[0]  # above the first table
+
+
+def test_open_questions_take_a_line_each_and_names_only_beyond_the_third(finished):
+    _, findings = finished
+    open_ones = [
+        Hypothesis(
+            cause=f"cause {n}", state="not decided", words="long " * 40, would_decide="a longer ladder " * 9
+        )
+        for n in range(7)
+    ]
+    verdict = msgspec.structs.replace(findings.verdict, hypotheses=open_ones)
+    text = printed(msgspec.structs.replace(findings, verdict=verdict))
+    lines = text.split("Not decided\n")[1].split("\n\n")[0].splitlines()
+    assert [line[:9] for line in lines if line.startswith("•")] == [
+        "• cause 0",
+        "• cause 1",
+        "• cause 2",
+        "• also ca",
+    ]
+    assert len(lines) <= 7
+    assert lines[-1].startswith("• also cause 3, cause 4, cause 5, cause 6")
+
+
+def test_what_was_asked_for_stands_on_the_terminal_too(finished):
+    _, findings = finished
+    rungs = [msgspec.structs.replace(r, tok_s_per_gpu=7.0, goodput_s=0.3) for r in findings.rungs]
+    text = printed(msgspec.structs.replace(findings, rungs=rungs))
+    assert "per GPU" in text
+    assert "goodput" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_failures_say_what_the_server_said():
+    rung = RungReading(rung=0, profile="mixed", isl=8, osl=8, concurrency=1, requests=4, ok=1, failed=3,
+                       errors={"http": 3}, valid=False, invalid_reasons=["3 of 4 failed"], window_s=None)  # fmt: skip
+    failures = [Failure(0, "http", 3, 503, "no slot is \x1b[2Jfree")]
+    text = printed(Findings(rungs=[rung]), failures=failures)
+    assert "http (3): HTTP 503, no slot is \\x1b[2Jfree" in text

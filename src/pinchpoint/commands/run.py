@@ -366,5 +366,5 @@ def at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
 
     with LiveOnlooker(to_stderr=as_json) as onlooker:
         result = job(onlooker)
-    show_findings(result.findings, result.folder, as_json=as_json, stopped=result.stopped)
+    show_findings(result.findings, result.folder, as_json=as_json)
     return result.exit_code

@@ -74,5 +74,5 @@ def from_terminal(twin: Path, plan: Plan, *, as_json: bool) -> int:
 
     with LiveOnlooker(to_stderr=as_json) as onlooker:
         result = simulate(twin, plan, progress=onlooker.rung_closed)
-    show_findings(result.findings, result.folder, as_json=as_json, stopped=result.stopped)
+    show_findings(result.findings, result.folder, as_json=as_json)
     return result.exit_code

@@ -14,6 +14,8 @@ from rich.progress import Progress
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.drive import orders
 from pinchpoint.plan.model import Rung
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.report.failures import Failure, read_failures
 from pinchpoint.report.live import Live, Tick
 from pinchpoint.report.terminal import print_summary
 from pinchpoint.units import now_ns, to_ms
@@ -93,15 +95,15 @@ class Steps:
         self._bar.update(self._task, description=what, completed=share)
 
 
-def show_findings(
-    findings: Findings, folder: Path, *, as_json: bool = False, stopped: str | None = None
-) -> None:
+def show_findings(findings: Findings, folder: Path, *, as_json: bool = False) -> None:
     """Print the summary, or the findings as JSON."""
     if as_json:
         print(msgspec.json.encode(findings).decode())
         return
     console = Console(file=sys.stdout)
     page = folder / "report.html"
-    print_summary(findings, console, report=page if page.exists() else None, record=folder)
-    if stopped:
-        console.print(stopped, markup=False, highlight=False)
+    failures: list[Failure] = []
+    if any(reading.failed or reading.errors for reading in findings.rungs):
+        with RunFolder.open(folder) as record:
+            failures = read_failures(record)
+    print_summary(findings, console, report=page if page.exists() else None, record=folder, failures=failures)

@@ -14,11 +14,13 @@ import msgspec
 
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.record.folder import RunFolder
-from pinchpoint.report import grids
+from pinchpoint.report import grids, network
 from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.drawn import telling
+from pinchpoint.report.failures import failure_lines, read_failures
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Cell, Head, ladders
+from pinchpoint.report.said import doubts
 from pinchpoint.report.terminal import advice_lines
 from pinchpoint.report.words import Words
 
@@ -97,6 +99,9 @@ def to_markdown(findings: Findings, record: RunFolder | None = None, words: Word
     verdict = findings.verdict
     lines = [f"# {_escaped(verdict.sentence if verdict else words('verdict.none'), 600)}", ""]
     lines += [words("html.title", model=_escaped(model)), ""] if model else []
+    lines += _list(words("html.doubts"), doubts(findings, words))
+    if record is not None and any(reading.failed for reading in findings.rungs):
+        lines += _list(words("html.fact.failed"), failure_lines(read_failures(record), words))
     lines += markdown_grid(grids.ceilings(findings, words))
     for ladder in ladders(findings):
         lines += markdown_grid(grids.ladder_grid(ladder, words))
@@ -104,6 +109,8 @@ def to_markdown(findings: Findings, record: RunFolder | None = None, words: Word
     told = telling(findings)
     if told is not None:
         lines += markdown_grid(grids.gaps(told[1], words)) + markdown_grid(grids.pauses(told[1], words))
+    for grid in (*network.network(findings, words), network.engine(findings, words)):
+        lines += markdown_grid(grid)
     lines += _list(words("html.q.next"), advice_lines(findings))
     if verdict is not None:
         said = ((h, words.either(f"state.{h.state}", h.state)) for h in verdict.hypotheses)

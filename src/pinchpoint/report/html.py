@@ -16,6 +16,7 @@ from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import drawn, figures, grids, network
 from pinchpoint.report.clean import clean, clean_url, sentence
+from pinchpoint.report.failures import Failure, failure_lines, read_failures
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Ladder, ladders
 from pinchpoint.report.said import claimed, doubts, split_sentence
@@ -72,6 +73,8 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
 
     plan = folder.plan if folder else None
     facts = folder.facts if folder else {}
+    failed = folder is not None and any(reading.failed for reading in findings.rungs)
+    failures = read_failures(folder) if folder is not None and failed else []
     told = drawn.telling(findings)
     listed = ladders(findings)
     verdict = findings.verdict
@@ -101,7 +104,8 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
         "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),
         "limits": [sentence(limit) for limit in (verdict.limits if verdict else [])],
-        "rungs": [(ladder, [_detail(ladder, reading, words) for reading in ladder.rungs]) for ladder in listed],
+        "failures": failure_lines(failures, words),
+        "rungs": [(ladder, [_detail(ladder, reading, failures, words) for reading in ladder.rungs]) for ladder in listed],
         "definitions": [(key, *words.metric(key)) for key in vocab.METRICS],
         "run": _run_rows(plan, facts),
         "version": clean(_nested(facts, "versions", "pinchpoint") or "", 40),
@@ -238,7 +242,7 @@ def _network_said(findings: Findings, words: Words) -> list[str]:
     return [words("net.quiet", signs=clean(", ".join(read))), words("html.network.how")]
 
 
-def _detail(ladder: Ladder, reading: RungReading, words: Words) -> RungDetail:
+def _detail(ladder: Ladder, reading: RungReading, failures: Sequence[Failure], words: Words) -> RungDetail:
     key = "html.rung.title.repeat" if reading.repeat else "html.rung.title"
     window = figures.MISSING if reading.window_s is None else figures.plain(reading.window_s)
     return RungDetail(
@@ -250,12 +254,17 @@ def _detail(ladder: Ladder, reading: RungReading, words: Words) -> RungDetail:
         refused=[(clean(k, 60), clean(why)) for k, why in sorted(reading.refused.items())],
         notes=[
             *(clean(note, 400) for note in reading.notes),
-            *(
-                f"{clean(kind, 60)}: {n}"
-                for kind, n in sorted({**reading.errors, **reading.warnings}.items())
-            ),
+            *_counted({**reading.errors, **reading.warnings}, failures, reading.rung, words),
         ],
     )
+
+
+def _counted(counts: dict[str, int], failures: Sequence[Failure], rung: int, words: Words) -> Iterator[str]:
+    """Errors and warnings by kind; of errors also what they said, where the record is at hand."""
+    said = failure_lines(failures, words, rung)
+    known = {failure.kind for failure in failures if failure.rung == rung}
+    yield from said
+    yield from (f"{clean(kind, 60)}: {n}" for kind, n in sorted(counts.items()) if kind not in known)
 
 
 def _run_rows(plan: Plan | None, facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -28,8 +28,9 @@ from pinchpoint.units import MILLISECOND, SECOND, show_duration
 __all__ = ["Live", "Tick", "TickLike"]
 
 PLAIN_EVERY_NS = 10 * SECOND  # between two progress lines when the output is no terminal
-_HEADS = ("users", "n", "tok_s", "ttft_p50", "ttft_p99", "tpot", "longest", "errors")  # of the closed rungs
-_WIDTHS = (8, 7, 10, 10, 10, 9, 11, 7)
+_HEADS = ("users", "n", "ttft_p50", "ttft_p99", "tpot", "longest", "errors")  # of the closed rungs
+_RATE_AT = 2  # between them, the throughput that matters to the phase
+_WIDTHS = (8, 7, 11, 10, 10, 9, 11, 7)
 
 
 class TickLike(Protocol):
@@ -116,7 +117,10 @@ class Live:
         if self._view is None:
             more = {} if eta_ns is None else {"left": show_duration(eta_ns)}
             key = "live.started.left" if more else "live.started"
-            self._print(self._words(key, rung=_label(rung), index=rung.index + 1, of=of or "?", **more))
+            why = f", {self._why(rung)}" if self._why(rung) else ""
+            self._print(
+                self._words(key, rung=_label(rung), index=rung.index + 1, of=of or "?", why=why, **more)
+            )
 
     def progress(self, tick: TickLike) -> None:
         """A look at the rung in progress; cheap enough for several a second."""
@@ -137,6 +141,12 @@ class Live:
     def note(self, text: str) -> None:
         """Something the user should see now."""
         self._print(clean(text, 1000))
+
+    def _why(self, rung: Rung) -> str:
+        """Why a rung is driven that the ladder alone does not explain."""
+        if rung.repeat and rung.why not in ("confirm", "knee", "onset"):
+            return self._words("live.why.repeat", pass_=rung.repeat + 1)
+        return self._words.either(f"live.why.{rung.why}", "")
 
     # -- lines ------------------------------------------------------------------------------------------------
 
@@ -166,6 +176,7 @@ class Live:
             rung=f"{_shape(reading)} {_level(reading)}",
             n=cells[1],
             rate=cells[2],
+            what=self._words(f"live.rate.{_rate_key(reading)}"),
             ttft=cells[3],
             tpot=cells[5],
             gap=cells[6],
@@ -178,12 +189,11 @@ class Live:
         return self._words("live.closed.invalid", why=clean(why))
 
     def _cells(self, reading: RungReading) -> list[str]:
-        kind = Profile(reading.profile, reading.isl, reading.osl).kind
         times = ("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.mean", "stall.longest_ms")
         return [
             _level(reading),
             figures.count(reading.ok),
-            figures.rate(read_value(reading, RATE[kind])),
+            figures.rate(read_value(reading, _rate_key(reading))),
             *(_time(read_value(reading, key)) for key in times),
             figures.count(reading.failed),
         ]
@@ -193,6 +203,7 @@ class Live:
         if self._headed != _shape(reading):
             self._headed = _shape(reading)
             named = [self._words(f"live.head.{head}") for head in _HEADS]
+            named.insert(_RATE_AT, self._words(f"live.rate.{_rate_key(reading)}"))
             self._print("")
             self._print(_shape(reading), "bold cyan")
             self._print(_row(named), "dim")
@@ -214,6 +225,8 @@ class Live:
             title.append(
                 "  " + words.either(f"live.stage.{tick.stage}", clean(tick.stage)), style="not bold yellow"
             )
+        if self._why(rung):
+            title.append("  " + self._why(rung), style="not bold dim")
         head.add_row(title, Text(self._times(tick), style="dim"))
         if tick is None:
             return Group(Text(), head)
@@ -288,6 +301,10 @@ def _label(rung: Rung) -> str:
 
 def _shape(reading: RungReading) -> str:
     return f"{clean(reading.profile, 24)} {reading.isl}/{reading.osl}"
+
+
+def _rate_key(reading: RungReading) -> str:
+    return RATE[Profile(reading.profile, reading.isl, reading.osl).kind]
 
 
 def _level(reading: RungReading) -> str:

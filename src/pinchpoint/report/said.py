@@ -38,7 +38,7 @@ def split_sentence(text: str) -> tuple[str, str]:
 def doubts(findings: Findings, words: Words) -> list[str]:
     """What must be known before the headline is believed; empty where nothing speaks against it."""
     rungs = findings.rungs
-    of = len(rungs)
+    of = words("doubt.of", n=len(rungs))
     pressed = [r.host_pressure for r in rungs if r.host_pressure is not None and r.host_pressure >= PRESSED]
     counted = {
         "invalid": sum(not r.valid for r in rungs),

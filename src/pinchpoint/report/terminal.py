@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -14,7 +14,9 @@ from rich.text import Text
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
+from pinchpoint.report.failures import Failure, failure_lines
 from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, fitting, ladders, table
+from pinchpoint.report.said import doubts
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
@@ -46,10 +48,11 @@ def print_summary(
     *,
     report: Path | None = None,
     record: Path | None = None,
+    failures: Sequence[Failure] = (),
     words: Words | None = None,
 ) -> None:
     """Print the summary; a terminal that is not UTF-8 gets plain ASCII."""
-    shown = summary(findings, report=report, record=record, words=words)
+    shown = summary(findings, report=report, record=record, failures=failures, words=words)
     if not console.options.ascii_only:
         console.print(shown, highlight=False)
         return
@@ -64,11 +67,19 @@ def ascii_only(text: str) -> str:
 
 
 def summary(
-    findings: Findings, *, report: Path | None = None, record: Path | None = None, words: Words | None = None
+    findings: Findings,
+    *,
+    report: Path | None = None,
+    record: Path | None = None,
+    failures: Sequence[Failure] = (),
+    words: Words | None = None,
 ) -> Group:
     """The whole summary as one renderable. Its first line is the verdict."""
     words = words or Words()
-    parts: list[ConsoleRenderable] = [_sentence(findings, words), _counts(findings, words)]
+    parts: list[ConsoleRenderable] = [_sentence(findings, words)]
+    parts += [_hanging("! ", doubt, "yellow") for doubt in doubts(findings, words)]
+    parts.append(_counts(findings, words))
+    parts += [_hanging("✗ ", line, "red") for line in failure_lines(failures, words)]
     notes = Notes(words("note.at"))
     for ladder in ladders(findings):
         parts += [Text(), *_ladder(ladder, words, notes)]
@@ -119,10 +130,6 @@ def _counts(findings: Findings, words: Words) -> Text:
         ),
         style="dim",
     )
-    invalid = sum(1 for reading in findings.rungs if not reading.valid)
-    if invalid:
-        text.append("\n")
-        text.append(words("summary.invalid", n=invalid), style="not dim red")
     return text
 
 
@@ -259,10 +266,17 @@ def _pause_lines(findings: Findings, words: Words) -> Iterator[str]:
             yield f"{line} {words('pauses.reading', reading=clean(said))}" if said else line
 
 
+_MOST_UNDECIDED = 3  # causes with what would decide them; of the rest the names
+
+
 def _undecided_lines(findings: Findings, words: Words) -> Iterator[str]:
-    for hypothesis in findings.verdict.hypotheses if findings.verdict else []:
-        if hypothesis.state == "not decided":
-            line = f"{clean(hypothesis.cause, 60)}: {sentence(hypothesis.words)}"
-            if hypothesis.would_decide:
-                line += " " + words("undecided.would", what=sentence(hypothesis.would_decide))
-            yield line
+    """A line or two per cause: what would decide it. The reasons stand in the report."""
+    open_ones = [
+        h for h in (findings.verdict.hypotheses if findings.verdict else []) if h.state == "not decided"
+    ]
+    for hypothesis in open_ones[:_MOST_UNDECIDED]:
+        what = clean(hypothesis.would_decide or hypothesis.words, 110).rstrip(".")
+        yield words("undecided.line", cause=clean(hypothesis.cause, 40), what=what)
+    rest = [clean(hypothesis.cause, 40) for hypothesis in open_ones[_MOST_UNDECIDED:]]
+    if rest:
+        yield words("undecided.rest", causes=", ".join(rest))
