@@ -25,6 +25,7 @@ from pinchpoint.drive.fleet import open_fleet
 from pinchpoint.engines.null import NullProcess, Pace
 from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
 from pinchpoint.record.folder import RunFolder
+from pinchpoint.vocab import Stage
 from pinchpoint.wire.dialect import Dialect
 
 BODY = b'{"model":"null","prompt":[1,2,3,4,5,6,7,8],"max_tokens":%d,"stream":true,"stream_options":%b}'
@@ -84,15 +85,16 @@ def worker(url: str, chosen: argparse.Namespace) -> tuple[float, dict[str, float
             marks: list[tuple[float, int]] = []
 
             def on_progress(progress: Any) -> None:
-                times = process.cpu_times()
-                marks.append((times.user + times.system, progress.tokens))
+                if progress.stage == Stage.STEADY:  # as the bare one: all streams under way
+                    times = process.cpu_times()
+                    marks.append((times.user + times.system, progress.tokens))
 
             rung = Rung(
                 0, Profile("x", 8, chosen.osl), chosen.streams, duration_s=chosen.seconds, warmup=chosen.streams
             )
             done = fleet.run(rung, on_progress)
         folder.close_rung(done.marks())
-        (begin, before), (end, after) = marks[len(marks) // 4], marks[-2]
+        (begin, before), (end, after) = marks[1], marks[-1]
         seen = folder.columns(
             "WITH g AS (SELECT t_ns - lag(t_ns) OVER (PARTITION BY request_id ORDER BY t_ns) AS gap FROM arrivals) "
             "SELECT quantile_cont(gap, 0.5) / 1e6 AS p50, quantile_cont(gap, 0.99) / 1e6 AS p99 FROM g"

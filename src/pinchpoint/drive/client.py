@@ -50,8 +50,10 @@ class Heard(msgspec.Struct):
 
     @property
     def said(self) -> str:
-        """Status and the first words of the body, for people."""
+        """Status and the first words of the body, for people; of a redirect, where to."""
         words = self.answer.error_message or excerpt(self.body)
+        if 300 <= self.status < 400 and (location := self.headers.get("location")):
+            words = f"a redirect to {location[:200]}, and none is followed, for the key would go there too"
         return f"HTTP {self.status}" + (f": {words}" if words else " without a body")
 
 

@@ -1,8 +1,9 @@
 """One connection, one request at a time: stamp now, think later.
 
-On each network read the time is taken and kept beside the bytes. They are parsed at once only while the first token is
-awaited, or when they may hold the end of the answer; else in batches, and by a sweep of everything that has grown old.
-An event's time is that of the read that completed it, whenever it was parsed.
+On each network read the time is taken. A read that differs from those before it in one text only is recognised by its
+bytes, and that is all. Any other is kept beside its time, and parsed at once only while the first token is awaited, or
+when it may hold the end of the answer, or when reads were alike so far; else in batches, and by a sweep of everything
+that has grown old. An event's time is that of the read that completed it, whenever it was parsed.
 
 A plain Protocol is used, not a BufferedProtocol: uvloop reads into one buffer per loop and hands over a copy of what
 arrived, so a buffer of our own would only add a second Python call per read.
@@ -11,6 +12,7 @@ arrived, so a buffer of our own would only add a second Python call per read.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -28,7 +30,6 @@ _SHORT = 8  # a read this short may be a piece of an end that was cut
 # How a read ends that may hold the end of the answer: the last chunk, or [DONE] in any framing. What is missed here is
 # found by the sweep.
 _ENDS = (b"0\r\n\r\n", b"]\n\n\r\n", b"]\n\n", b"]\r\n\r\n", b"]\r\n\r\n\r\n", b"]\n\r\n", b"]\n")
-_EVENT = b"}\n\n\r\n"  # how nearly every read ends; one comparison instead of seven
 _KEEP_ALIVE_MARGIN_S = 0.5
 
 
@@ -78,6 +79,9 @@ class Connection(asyncio.Protocol):
         self._last_read_ns = 0
         self._response: ResponseReader | None = None
         self._answer: AnswerReader | None = None
+        self._take: Callable[[int, bytes], bool] | None = (
+            None  # reads like those before, while nothing is pending
+        )
         self._counted = 0
         self._reply: asyncio.Future[Reply] | None = None
         self._settled: asyncio.Future[None] | None = None
@@ -89,10 +93,17 @@ class Connection(asyncio.Protocol):
         self.idle = True
 
     def data_received(self, data: bytes) -> None:
+        t = now_ns()
+        take = self._take
+        if take is not None:
+            if take(t, data):
+                if t - self._last_read_ns > self.tally.longest_gap_ns:
+                    self.tally.longest_gap_ns = t - self._last_read_ns
+                self._last_read_ns = t
+                return
+            self._eager = True
         pending = self._pending
-        pending.append((now_ns(), data))
-        if data.endswith(_EVENT) and not self._eager and len(pending) < _MOST_READS and len(data) <= _LARGE:
-            return
+        pending.append((t, data))
         if (
             self._eager
             or not _SHORT <= len(data) <= _LARGE
@@ -122,7 +133,7 @@ class Connection(asyncio.Protocol):
         """Send one request; the future never fails, a failure is a Reply."""
         assert self._transport is not None
         self._response = ResponseReader()
-        self._answer = None
+        self._answer = self._take = None
         self._counted = 0
         self._eager = True
         self.first_byte_ns = None
@@ -161,7 +172,9 @@ class Connection(asyncio.Protocol):
         """The sweep's visit: parse what waits, end what has been silent for too long."""
         if self._pending:
             self.parse()
-        elif self._reply is not None and now - self._last_read_ns > idle_limit_ns:
+            return
+        self._count()
+        if self._reply is not None and now - self._last_read_ns > idle_limit_ns:
             self.cut(ErrorKind.TIMEOUT, f"not one byte for {show_duration(idle_limit_ns)}")
 
     def cut(self, kind: ErrorKind, message: str) -> None:
@@ -196,6 +209,9 @@ class Connection(asyncio.Protocol):
         if self.first_byte_ns is None:
             self.first_byte_ns = pending[0][0]
         self._read(pending, response)
+        self._count()
+
+    def _count(self) -> None:
         answer = self._answer
         if answer is not None and self._reply is not None:
             events = len(answer.event_ns)
@@ -207,30 +223,22 @@ class Connection(asyncio.Protocol):
         last, longest = self._last_read_ns, self.tally.longest_gap_ns
         if self._eager:
             longest = 1 << 62  # a wait for the first token is no gap
-        place = 0
-        while place < len(pending):
-            answer = self._answer
-            if answer is not None and response.between and self._reply is not None:
-                place = answer.take_reads(pending, place)
-                if place == len(pending):
-                    break
-            t, data = pending[place]
-            place += 1
-            self._read_one(t, data, response)
-            if response.failure is not None:
-                self._last_read_ns = t
-                self._broken(t, response.failure, response.failure_text)
-                return
-        for t, _ in pending:
+        for t, data in pending:
             if t - last > longest:
                 self.tally.longest_gap_ns = longest = t - last
             last = t
+            self._read_one(t, data, response)
+            if response.failure is not None:
+                self._last_read_ns = last
+                self._broken(t, response.failure, response.failure_text)
+                return
         self._last_read_ns = last
         if response.complete:
             self._message_over(response)
 
     def _read_one(self, t: int, data: bytes, response: ResponseReader) -> None:
         """One read, by the parsers."""
+        self._take = None
         pieces = response.feed(data)
         answer = self._answer
         if answer is None:
@@ -242,12 +250,12 @@ class Connection(asyncio.Protocol):
             answer.feed(t, piece)  # ignores what comes after the end of the answer
         if answer.ended or response.complete:
             self._answered(t, "clean")
-        elif response.between:
-            answer.learn(data, pieces)
+        elif response.between and self._reply is not None:
+            self._take = answer.learn(data, pieces)
 
     def _answered(self, t: int, how: How, message: str | None = None) -> None:
         """The request in flight is over; the message on the connection may not be."""
-        future, self._reply = self._reply, None
+        future, self._reply, self._take = self._reply, None, None
         if future is None or future.done():
             return
         assert self._answer is not None

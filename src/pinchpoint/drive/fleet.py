@@ -6,6 +6,7 @@ The calling thread runs the rung; one small thread per worker only carries its l
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import subprocess
 import sys
@@ -55,6 +56,7 @@ class _Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pinchpoint.drive.worker"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start a thread per core
         )  # fmt: skip
         self._inbox = inbox
         self._thread = threading.Thread(target=self._listen, daemon=True, name=f"worker-{self.number}")

@@ -251,6 +251,8 @@ class _Probing:
     # -- refusals -------------------------------------------------------------------------------------------------
 
     def _let_in(self, heard: Heard, path: str) -> None:
+        if 300 <= heard.status < 400:
+            raise self.client.fail(f"{path}: {heard.said}", "give the address it leads to as --url")
         if heard.status in (401, 403):
             known = any(name.lower() == "authorization" for name in self.client.secrets.headers)
             raise self.client.fail(

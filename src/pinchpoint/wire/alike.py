@@ -54,26 +54,35 @@ class Alike:
         if not block.startswith(after, close) or not _plain(block, len(before), close):
             return False
         # What is left is the usage, and the brace that closes the event.
-        rest = block[close + len(after) : -3]
-        if not block.endswith(b"}\n\n") or 10 in rest or 13 in rest:
-            return False
-        try:
-            return _read_usage(rest)
-        except (DecodeError, RecursionError):
-            return False
+        return _usage(block[close + len(after) : -3]) if block.endswith(b"}\n\n") else False
+
+
+def _usage(data: bytes) -> Any:
+    """A JSON object on one line; False if it is anything else."""
+    if 10 in data or 13 in data:
+        return False
+    try:
+        return _read_usage(data)
+    except (DecodeError, RecursionError):
+        return False
 
 
 class Framed:
     """Reads that are one chunk with one event alike: neither framing nor JSON need be parsed.
 
-    Kept by the length of the read: the size written in front of the chunk is part of what must be the same.
+    Kept by the length of the read: the size written in front of the chunk is part of what must be the same. What is
+    taken goes straight to ``times`` and ``sizes``, one entry per event.
     """
 
-    __slots__ = ("_alike", "_heads")
+    __slots__ = ("_after", "_alike", "_end", "_heads", "_sizes", "_times", "_tokens", "take")
 
-    def __init__(self, alike: Alike) -> None:
+    def __init__(self, alike: Alike, times: array[int], sizes: array[int], tokens: TokenCount) -> None:
         self._alike = alike
         self._heads: dict[int, tuple[bytes, int, int]] = {}  # head, its length, bytes of the event
+        self._times, self._sizes, self._tokens = times, sizes, tokens
+        self._after = alike.after if alike.usage else alike.after + b"\r\n"
+        self._end = len(self._after)
+        self.take = self._take_counted if alike.usage else self._take
 
     def learn(self, read: bytes, body: bytes) -> None:
         """``read`` was parsed as one whole chunk, which held ``body`` and nothing else."""
@@ -82,70 +91,42 @@ class Framed:
             head = read[:size] + self._alike.before
             self._heads[len(read)] = head, len(head), len(body)
 
-    def take(
-        self,
-        reads: list[tuple[int, bytes]],
-        at: int,
-        times: array[int],
-        sizes: array[int],
-        tokens: TokenCount,
-    ) -> int:
-        """Take reads from place ``at`` on while they are alike: their times, bytes and usage.
+    def _take(self, t_ns: int, read: bytes) -> bool:
+        """Take a read that is alike; False for any other."""
+        length = len(read)
+        form = self._heads.get(length)
+        if form is None:
+            return False
+        head, begin, size = form
+        if not (
+            read.startswith(head) and read.endswith(self._after) and _plain(read, begin, length - self._end)
+        ):
+            return False
+        self._times.append(t_ns)
+        self._sizes.append(size)
+        return True
 
-        Returns the place of the first that is not.
-        """
-        if self._alike.usage:
-            return self._take_counted(reads, at, times, sizes, tokens)
-        after = self._alike.after + b"\r\n"
-        end, get = len(after), self._heads.get
-        for place in range(at, len(reads)):
-            t, read = reads[place]
-            length = len(read)
-            form = get(length)
-            if form is None:
-                return place
-            head, begin, size = form
-            if not (read.startswith(head) and read.endswith(after) and _plain(read, begin, length - end)):
-                return place
-            times.append(t)
-            sizes.append(size)
-        return len(reads)
-
-    def _take_counted(
-        self,
-        reads: list[tuple[int, bytes]],
-        at: int,
-        times: array[int],
-        sizes: array[int],
-        tokens: TokenCount,
-    ) -> int:
-        after = self._alike.after
-        end, get = len(after), self._heads.get
-        for place in range(at, len(reads)):
-            t, read = reads[place]
-            form = get(len(read))
-            if form is None:
-                return place
-            head, begin, size = form
-            close = read.find(b'"', begin)
-            if not (
-                read.startswith(head)
-                and read.startswith(after, close)
-                and read.endswith(b"}\n\n\r\n")
-                and _plain(read, begin, close)
-            ):
-                return place
-            rest = read[close + end : -5]
-            try:
-                usage = _read_usage(rest)
-            except (DecodeError, RecursionError):
-                return place
-            if 10 in rest or 13 in rest:
-                return place
-            times.append(t)
-            sizes.append(size)
-            tokens.take(usage, len(times), True)
-        return len(reads)
+    def _take_counted(self, t_ns: int, read: bytes) -> bool:
+        """The same where events carry usage."""
+        form = self._heads.get(len(read))
+        if form is None:
+            return False
+        head, begin, size = form
+        close = read.find(b'"', begin)
+        if not (
+            read.startswith(head)
+            and read.startswith(self._after, close)
+            and read.endswith(b"}\n\n\r\n")
+            and _plain(read, begin, close)
+        ):
+            return False
+        usage = _usage(read[close + self._end : -5])
+        if usage is False:
+            return False
+        self._times.append(t_ns)
+        self._sizes.append(size)
+        self._tokens.take(usage, len(self._times), True)
+        return True
 
 
 def alike(block: bytes, chunk: Chunk) -> Alike | None:

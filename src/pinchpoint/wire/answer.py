@@ -13,6 +13,7 @@ Decisions where servers disagree:
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -67,8 +68,8 @@ class AnswerReader:
         self._bare = bytearray()  # lines without a field name: a JSON or HTML body
         self._overrun = False
         self._unterminated = False
-        self._json_events = 0
-        self._last_ns: int | None = None  # of the last JSON event
+        self._others = 0  # JSON events that bear no token
+        self._last_ns: int | None = None  # of the last JSON event that was decoded
         self._tokens = TokenCount()
         self.event_ns = array("q")
         self._event_bytes = array("i")
@@ -82,6 +83,10 @@ class AnswerReader:
     def token_events(self) -> int:
         """Token-bearing events so far."""
         return len(self.event_ns)
+
+    @property
+    def _json_events(self) -> int:
+        return self._others + len(self.event_ns)
 
     def feed(self, t_ns: int, body: bytes) -> None:
         """Take body bytes, cut anywhere, whose network read arrived at ``t_ns``."""
@@ -103,23 +108,19 @@ class AnswerReader:
                 self._simple(t_ns, block + b"\n\n")
             self._split(t_ns, tail)
 
-    def take_reads(self, reads: list[tuple[int, bytes]], at: int) -> int:
-        """Take raw reads (time, bytes) from place ``at`` on that need no parsing; returns the place of the first that
-        does. Only while the framing stands between two chunks."""
-        if self._framed is None or self.ended or not self._splitter.idle:
-            return at
-        place = self._framed.take(reads, at, self.event_ns, self._event_bytes, self._tokens)
-        if place > at:
-            self._json_events += place - at
-            self._last_ns = self.event_ns[-1]
-        return place
+    def learn(self, read: bytes, bodies: list[bytes]) -> Callable[[int, bytes], bool] | None:
+        """A raw read held these pieces of body, after which the framing stands between two chunks.
 
-    def learn(self, read: bytes, bodies: list[bytes]) -> None:
-        """A raw read held these pieces of body, after which the framing stands between two chunks."""
-        if self._alike is not None and len(bodies) == 1:
-            if self._framed is None:
-                self._framed = Framed(self._alike)
+        Returns what takes raw reads alike to those seen so far, and says whether it did; None if there is nothing that
+        could. To be called until another read was fed.
+        """
+        if self._alike is None or self.ended or not self._splitter.idle:
+            return None
+        if self._framed is None:
+            self._framed = Framed(self._alike, self.event_ns, self._event_bytes, self._tokens)
+        if len(bodies) == 1:
             self._framed.learn(read, bodies[0])
+        return self._framed.take
 
     def _simple(self, t_ns: int, block: bytes) -> None:
         """One block with its blank line, most likely one line of data."""
@@ -145,8 +146,6 @@ class AnswerReader:
 
     def _take_alike(self, t_ns: int, usage: Any, size: int) -> None:
         """An event that bears a token, as the one before it did (see :mod:`pinchpoint.wire.alike`)."""
-        self._json_events += 1
-        self._last_ns = t_ns
         self.event_ns.append(t_ns)
         self._event_bytes.append(size)
         if usage:
@@ -174,7 +173,8 @@ class AnswerReader:
             tokens = self.token_events
         failure = self._failure(how, plain, tokens)
         finished = self._finish_reason is not None and how != "clean"
-        end_ns = self._last_ns if (self._saw_done or finished) and self._last_ns is not None else t_ns
+        last_ns = max((self._last_ns, *self.event_ns[-1:])) if self._last_ns is not None else None
+        end_ns = last_ns if (self._saw_done or finished) and last_ns is not None else t_ns
         return self._answer(end_ns, plain, tokens, failure)
 
     # -- events --------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class AnswerReader:
             self._bare += line + b"\n"
 
     def _named_error(self, event: Event) -> None:
-        self._json_events += 1
+        self._others += 1
         if self._fault is None:
             try:
                 self._fault = said(loads(event.data))
@@ -221,7 +221,6 @@ class AnswerReader:
 
     def _take(self, t_ns: int, chunk: Chunk, size: int, data: bytes) -> None:
         """One JSON event; ``data`` may be left empty where there is no error and there are choices."""
-        self._json_events += 1
         self._last_ns = t_ns
         bears = False
         for choice in chunk.choices or ():
@@ -243,6 +242,8 @@ class AnswerReader:
                 self.first_token_ns = t_ns
             if self._keep_text:
                 self._ordinals.append(self._json_events - 1)
+        else:
+            self._others += 1
         if chunk.usage or chunk.timings or data:
             self._beside(chunk, bears, data)
 
@@ -274,7 +275,7 @@ class AnswerReader:
         self._fault = plain.fault
         if plain.fault is not None or plain.choices is None:
             return False
-        self._json_events = 1
+        self._others = 1
         self._last_ns = t_ns
         for choice in plain.choices:
             if choice.finish_reason or choice.error:
@@ -287,6 +288,8 @@ class AnswerReader:
     def _failure(self, how: How, plain: bool, tokens: int | None) -> Failure:
         if not 200 <= self.status < 300:
             message, code = self._fault or (excerpt(bytes(self._bare) or self._unreadable or b""), None)
+            if 300 <= self.status < 400:
+                message = f"a redirect, and none is followed{f' ({message})' if message else ''}"
             kind = ErrorKind.RATE_LIMITED if self.status == 429 else ErrorKind.HTTP_STATUS
             return kind, message, code
         if self._fault is not None:

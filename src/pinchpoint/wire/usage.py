@@ -63,13 +63,14 @@ class TokenCount:
             return
         self._any = usage
         said = usage.get("completion_tokens")
-        count = count_of(said)
-        if count is None or count < events:
+        count = said if type(said) is int and events <= said <= ABSURD else None
+        if count is None:
             self.doubted = self.doubted or said is not None
             return
         self.usage = usage
         if bears:
-            self._fill(events - 1)
+            if len(self._each) < events - 1:
+                self._fill(events - 1)
             known = self._counted_at == events - 1 and count > self._counted
             self._each.append(count - self._counted if known else 0)
             self._counted, self._counted_at = count, events
