@@ -129,7 +129,17 @@ class LoadFlags:
     ] = None
     ramp: Annotated[Text, Parameter(group=LOAD, help="Spread the start over this long.")] = None
     workers: Annotated[
-        Text, Parameter(group=LOAD, help="Load-generating processes. Default: one per spare core.")
+        Text,
+        Parameter(metavar="N", group=LOAD, help="Load-generating processes. Default: one per spare core."),
+    ] = None
+    no_self_check: Annotated[
+        Switch, Parameter(group=LOAD, help="Do not measure what this load generator manages alone (2 to 3 s).")
+    ] = None
+    fleet: Annotated[
+        Text,
+        Parameter(
+            metavar="WHERE", group=LOAD, help="Where the workers run: local (default), or ray://HOST:PORT."
+        ),
     ] = None
     fleet: Annotated[Text, Parameter(group=LOAD, help="local, or ray://HOST:PORT.")] = None
     request_rate: Annotated[

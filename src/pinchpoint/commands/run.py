@@ -15,6 +15,7 @@ from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.reading import read_latest, read_run
 from pinchpoint.commands.facts import clock, host_facts, run_name
 from pinchpoint.commands.outcome import exit_code, write_outcome
+from pinchpoint.commands.self_check import self_check
 from pinchpoint.drive.fleet import Fleet, check_host, open_fleet
 from pinchpoint.drive.orders import Progress, RungDone
 from pinchpoint.drive.probe import probe
@@ -167,6 +168,8 @@ def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: O
     headers = look_up(plan.endpoint).headers
     with (
         open_watch(plan, folder.path, headers) as watching,
+    if plan.self_check:
+        _check_self(folder, plan, onlooker)
         open_fleet(plan, dialect, folder) as fleet,
     ):
         for source in watching.status():
@@ -190,6 +193,17 @@ def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: O
 
 def _climb(
     folder: RunFolder, plan: Plan, fleet: Fleet, watching: Watch, seen: list[Seen], onlooker: Onlooker
+def _check_self(folder: RunFolder, plan: Plan, onlooker: Onlooker) -> None:
+    ceiling = self_check(plan)
+    folder.update_facts(client_ceiling=ceiling)
+    if "failed" in ceiling:
+        onlooker.note(f"the self-check of the load generator failed: {ceiling['failed']}")
+    else:
+        onlooker.note(
+            f"this load generator manages {ceiling['events_s']:,.0f} events/s alone ({ceiling['conditions']})"
+        )
+
+
 ) -> str | None:
     """Drive rungs until the plan is done or something ends it; says what ended it."""
     deadline = _Deadline(plan)

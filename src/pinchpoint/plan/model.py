@@ -132,6 +132,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fleet: str = "local"
     seed: int | None = None  # None = drawn once, and recorded
     skip_check: bool = False
+    self_check: bool = True  # measure the load generator's own ceiling before the run
     output_dir: str | None = None
     lang: Literal["en", "ko"] = "en"
     metadata: dict[str, str] = {}

@@ -79,6 +79,7 @@ FIELDS: dict[str, tuple[str, values.Reader]] = {
     "fleet": ("fleet", values.fleet),
     "random_seed": ("seed", values.at_most(values.MAX_SEED, values.count_or_zero)),
     "skip_check": ("skip_check", values.flag),
+    "no_self_check": ("self_check", values.negated),
     "output_dir": ("output_dir", values.text),
     "lang": ("lang", values.choice("en", "ko")),
     "metadata": ("metadata", values.labels),
