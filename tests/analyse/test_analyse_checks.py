@@ -75,7 +75,11 @@ def test_an_endpoint_that_says_nothing_of_its_cache():
 def test_decode_alone():
     found = decode(answers())
     assert found.isolation.held is True
-    assert found.interference.form == "own_base"
+    assert found.interference.form is None  # one stream: nobody is in its way
+    assert found.refused["interference.share_of_decode"] == "at concurrency 1 no prompt runs beside a decode"
+    two = [stream(r.sent + shift, [t + shift for t, _, _ in r.events], asked_isl=10) for shift in (0.0, 500.0)
+           for r in answers()]  # fmt: skip
+    assert decode(two, concurrency=2).interference.form == "own_base"
     assert decode(answers(cached=5)).isolation.held is True
     assert "shared chat template" in decode(answers(cached=5)).isolation.reasons[0]
 

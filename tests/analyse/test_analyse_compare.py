@@ -6,7 +6,7 @@ import msgspec
 from test_analyse_ladders import mixed, pause, rung, stats
 
 from pinchpoint.analyse.compare import compare
-from pinchpoint.analyse.findings import Stats
+from pinchpoint.analyse.findings import ClientView, Stats
 from pinchpoint.analyse.reading import together
 
 
@@ -45,6 +45,7 @@ def test_noise():
     changes = by_metric(compare(run(1, 0.3, 9, 1000, (950, 1050)), run(1, 0.3, 9, 1200, (1150, 1250))))
     assert changes["throughput"].exceeds_noise is True
     assert changes["longest_pause"].exceeds_noise is None  # one measurement each, and no interval
+    assert changes["longest_pause"].words == "hardly changed, no repeats: cannot be told from noise"
 
 
 def test_repeats_tell_noise_from_change():
@@ -55,6 +56,32 @@ def test_repeats_tell_noise_from_change():
     mingled = by_metric(compare(repeated(10.0, 12.5), repeated(12.0, 13.0)))["tpot_mean"]
     assert (apart.exceeds_noise, mingled.exceeds_noise) == (True, False)
     assert apart.ratio == 12.5 / 10.5
+
+
+def test_what_nothing_tells_from_noise_is_said_with_n():
+    words = compare(run(1300.0, 0.52, 1248.0), run(250.0, 0.20, 119.0)).words[0]
+    assert (
+        "no repeats: the longest pause, time lost, p99 of gaps by count, TPOT and throughput cannot be told"
+        in words
+    )
+    assert words.endswith("n = 32 and 32 requests")
+
+
+def test_an_interval_wider_than_three_says_nothing():
+    changes = by_metric(compare(run(1, 0.3, 9, 1000, (500, 1500)), run(1, 0.3, 9, 2530, (1500, 3000))))
+    assert changes["throughput"].words == "no information, anything in × 1–6"
+    assert changes["throughput"].exceeds_noise is None
+
+
+def test_what_the_load_generator_made_of_either_side_is_said():
+    late = ClientView(limited=True, reasons=["a worker used 99 % of a core"])
+    one = compare(run(1300.0, 0.52, 1248.0), run(250.0, 0.50, 119.0, client=late)).words[0]
+    assert one.endswith("the load generator was the limit in the second run")
+    assert "conserve the work" not in one  # no cause is named then
+    both = compare(
+        run(1300.0, 0.52, 9.0, host_pressure=0.98), run(250.0, 0.50, 9.0, host_pressure=0.8)
+    ).words[0]
+    assert both.endswith("short of CPU for up to 98 % of the time in both runs")
 
 
 def test_different_forms_are_not_differenced():

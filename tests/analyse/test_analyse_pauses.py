@@ -119,8 +119,30 @@ def test_ranks_that_step_alone_have_their_own_pauses():
     found = reading(ranks(3), concurrency=12, osl=400)
     assert found.ranks_seen == 3
     assert {p.rank for p in found.pauses} == {0, 1, 2}
-    assert all(p.frozen == 4 for p in found.pauses)
+    # By chance two of them stop at the same time now and then: that is one pause of both.
+    frozen = [p.frozen for p in found.pauses]
+    assert set(frozen) <= {4, 8, 12}
+    assert frozen.count(4) >= len(frozen) / 2
     assert any(p.not_frozen == 8 for p in found.pauses)
+
+
+def test_groups_that_stop_at_the_same_time_pause_once():
+    """Two engines, each with stops of its own, that both stand from 3.25 s on for 0.2 s: eleven pauses, not twelve."""
+    rows = []
+    for offset in (0.5, 1.0):
+        stops = sorted([*(1000 * (offset + k) for k in range(5)), 3250.0])
+        ticks, now = [], 0.0
+        while len(ticks) < 400:
+            now += 10.0
+            if stops and now >= stops[0]:
+                stops.pop(0)
+                now += 200.0
+            ticks.append(now)
+        rows += [stream(0.0, [t + 0.05 * i for t in ticks]) for i in range(4)]
+    found = reading(rows, concurrency=8, osl=400)
+    assert found.ranks_seen == 2
+    assert found.pause_count == 11
+    assert sorted(p.frozen for p in found.pauses) == [4] * 10 + [8]
 
 
 def test_ranks_in_lock_step_are_one():

@@ -1,186 +1,146 @@
-"""Ladders: repeats merged, gains, and where throughput stops rising."""
+"""Where a ladder's throughput stops rising, and where that cannot be told."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
 
+from pinchpoint.analyse.falling import Fall, fall_of
 from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import Ceiling, RungReading
 from pinchpoint.analyse.interference import SEEN
+from pinchpoint.analyse.levels import Level, Shape, levels, own_rate, shapes, with_gains
 from pinchpoint.analyse.throughput import RATE
+from pinchpoint.analyse.trust import caused, left_out, limited, pressed, pressure_words, short_window
 from pinchpoint.plan.model import Profile
 
-__all__ = ["Level", "ceilings", "levels", "own_rate", "shapes", "with_gains"]
+__all__ = ["Level", "ceilings", "levels", "own_rate", "shapes", "ttft_ms", "with_gains"]
 
 NEAR = 0.95  # the knee is the smallest rung at this share of the ceiling or more
-FALL = 0.97  # below this share of the best a later rung may be a fall
 SPREAD = 1.25  # a plateau must hold over at least this ratio of concurrency
+NOISY = 1 / 3  # half of an interval over its value: from here on a rate says too little
 
-Shape = tuple[str, int, int]
+State = Literal["not reached", "plateau", "retrograde", "possible fall", "one rung", "undecided"]
+Doubt = Literal["", "client", "host", "noise"]
 
 
-class Level(msgspec.Struct, frozen=True):
-    """All rungs of one shape at one concurrency, merged."""
+class Shaped(msgspec.Struct, frozen=True):
+    """A ladder with what its state is read from."""
 
-    concurrency: int
-    rate: float
-    half: float | None  # half width of its 95 % interval
-    repeats: tuple[float, ...]
-    readings: tuple[RungReading, ...]
+    ladder: list[Level]
+    best: Level
+    knee_at: int
+    state: State
+    doubt: Doubt
+    fall: Fall | None
+    out: str  # which rungs were left out, in words
 
     @property
-    def low(self) -> float:
-        """Lower end of the interval; the value itself where there is none."""
-        return self.rate - (self.half or 0.0)
+    def knee(self) -> Level:
+        """The smallest rung near the best."""
+        return self.ladder[self.knee_at]
 
     @property
-    def high(self) -> float:
-        """Upper end of the interval."""
-        return self.rate + (self.half or 0.0)
-
-
-def own_rate(reading: RungReading) -> float | None:
-    """The rate that counts for the reading's phase, tok/s."""
-    kind = Profile(reading.profile, reading.isl, reading.osl).kind
-    rate: float | None = getattr(reading, RATE["mixed" if reading.why == "trace" else kind])
-    return rate
-
-
-def shapes(readings: Sequence[RungReading]) -> dict[Shape, list[RungReading]]:
-    """Closed-loop rungs by profile and lengths, in the order first driven."""
-    found: dict[Shape, list[RungReading]] = {}
-    for r in readings:
-        if r.concurrency is not None and r.rate is None:
-            found.setdefault((r.profile, r.isl, r.osl), []).append(r)
-    return found
-
-
-def levels(readings: Sequence[RungReading]) -> list[Level]:
-    """Valid rungs of one shape merged by concurrency, ascending.
-
-    The interval joins the block spread inside each repeat with the spread between repeats.
-    """
-    by_level: dict[int, list[RungReading]] = {}
-    for r in readings:
-        if r.valid and r.concurrency is not None and own_rate(r) is not None:
-            by_level.setdefault(r.concurrency, []).append(r)
-    return [_merged(level, found) for level, found in sorted(by_level.items())]
-
-
-def _merged(level: int, found: list[RungReading]) -> Level:
-    rates = [own_rate(r) or 0.0 for r in found]
-    halves = [(r.rate_interval[1] - r.rate_interval[0]) / 2 for r in found if r.rate_interval]
-    inside = float(np.mean(halves)) / math.sqrt(len(found)) if halves else None
-    between = (max(rates) - min(rates)) / 2 if len(rates) > 1 else None
-    known = [h for h in (inside, between) if h is not None]
-    return Level(level, float(np.mean(rates)), max(known) if known else None, tuple(rates), tuple(found))
-
-
-def with_gains(readings: Sequence[RungReading]) -> list[RungReading]:
-    """The readings with gain over the level before and efficiency against the first, repeats merged."""
-    extra: dict[int, tuple[float | None, float | None]] = {}
-    for found in shapes(readings).values():
-        ladder = levels(found)
-        for before, here in zip([None, *ladder], ladder, strict=False):
-            first = ladder[0]
-            gain = here.rate / before.rate if before is not None and before.rate > 0 else None
-            grown = here.concurrency / first.concurrency
-            efficiency = here.rate / first.rate / grown if first.rate > 0 else None
-            extra.update({r.rung: (gain, efficiency) for r in here.readings})
-    return [_gained(r, *extra.get(r.rung, (None, None))) for r in readings]
-
-
-def _gained(r: RungReading, gain: float | None, efficiency: float | None) -> RungReading:
-    if r.rate is not None:
-        why = "an open loop has no level of concurrency before it"
-    elif not r.valid:
-        why = "the rung is not valid"
-    else:
-        why = "no valid rung of its shape at a smaller concurrency"
-    values = {"gain": gain, "efficiency": efficiency}
-    reasons = {key: why for key, value in values.items() if value is None}
-    return msgspec.structs.replace(r, **values, refused={**r.refused, **reasons})
+    def reached(self) -> bool:
+        """Whether the ladder shows its ceiling."""
+        return self.state in ("plateau", "retrograde", "possible fall")
 
 
 def ceilings(readings: Sequence[RungReading]) -> list[Ceiling]:
-    """One per shape that has a valid rung."""
-    found = ((shape, levels(rungs)) for shape, rungs in shapes(readings).items())
-    return [_ceiling(shape, ladder) for shape, ladder in found if ladder]
+    """One per shape that has a valid rung. Rungs that the load generator limited count only where all are."""
+    return [_ceiling(shape, rungs) for shape, rungs in shapes(readings).items() if levels(rungs)]
 
 
-def _ceiling(shape: Shape, ladder: list[Level]) -> Ceiling:
+def _ceiling(shape: Shape, rungs: Sequence[RungReading]) -> Ceiling:
     profile, isl, osl = shape
     metric = RATE[Profile(profile, isl, osl).kind]
-    best = max(ladder, key=lambda level: level.rate)
-    last = ladder[-1]
-    knee_at = next(i for i, level in enumerate(ladder) if level.rate >= NEAR * best.rate)
-    knee = ladder[knee_at]
-    state = _state(ladder, best, knee)
+    seen = _shaped(rungs)
+    best, ladder = seen.best, seen.ladder
     refused: dict[str, str] = {}
-    reached = state not in ("not reached", "one rung")
-    if not reached:
-        refused["knee"] = (
-            "throughput still rises at the last rung" if len(ladder) > 1 else "one rung has no knee"
+    words = _words(seen, metric)
+    if not seen.reached:
+        refused["knee"] = {"one rung": "one rung has no knee", "undecided": words}.get(
+            seen.state, "throughput still rises at the last rung"
         )
     if best.half is None:
         refused["low"] = refused["high"] = "the rung is too short for blocks, and was measured once"
-    queueing = _queueing(knee, last) if reached else None
+    queueing = _queueing(seen.knee, ladder[-1]) if seen.reached else None
     if queueing is None:
-        refused["queueing_ms"] = "no rung beyond the knee" if reached else refused["knee"]
+        refused["queueing_ms"] = "no rung beyond the knee" if seen.reached else refused["knee"]
     alone = ladder[0].readings if ladder[0].concurrency == 1 else ()
     if not alone:
         refused["unloaded_ttft_ms"] = refused["unloaded_tpot_ms"] = "no rung at concurrency 1"
     onset = _onset(ladder)
     if onset is None:
-        refused["onset"] = "no rung of this ladder lost 5 % of decode time"
+        refused["onset"] = "no rung of this ladder is known to have lost 5 % of decode time to prompts"
     return Ceiling(
-        profile=profile, isl=isl, osl=osl, metric=metric, state=state,  # type: ignore[arg-type]
+        profile=profile, isl=isl, osl=osl, metric=metric, state=seen.state, undecided=seen.doubt,
         value=best.rate, low=None if best.half is None else best.low, high=None if best.half is None else best.high,
-        knee=knee.concurrency if reached else None,
-        knee_low=ladder[knee_at - 1].concurrency if reached and knee_at > 0 else None,
+        knee=seen.knee.concurrency if seen.reached else None,
+        knee_low=ladder[seen.knee_at - 1].concurrency if seen.reached and seen.knee_at > 0 else None,
         reached_at=best.concurrency, queueing_ms=queueing,
         unloaded_ttft_ms=_mean([r.ttft_ms.p50 for r in alone if r.ttft_ms]),
         unloaded_tpot_ms=_mean([r.tpot_ms.mean for r in alone if r.tpot_ms]),
-        onset=onset, words=_words(state, metric, ladder, best, knee, knee_at), refused=refused,
+        onset=onset, words=words, refused=refused,
     )  # fmt: skip
 
 
-def _state(ladder: list[Level], best: Level, knee: Level) -> str:
+def _shaped(rungs: Sequence[RungReading]) -> Shaped:
+    free = [r for r in rungs if not limited(r)]
+    ladder = levels(free) or levels(rungs)
+    best = max(ladder, key=lambda level: level.rate)
+    knee_at = next(i for i, level in enumerate(ladder) if level.rate >= NEAR * best.rate)
+    fall = fall_of(ladder, best)
+    state: State = "not reached"
     if len(ladder) == 1:
-        return "one rung"
-    last = ladder[-1]
-    falling = [
-        level for level in ladder if level.concurrency > best.concurrency and level.rate < FALL * best.rate
-    ]
-    if falling:
-        return _fall(ladder, falling[0])
-    if last.concurrency >= SPREAD * knee.concurrency:
-        return "plateau"
-    return "not reached"
+        state = "one rung"
+    elif fall is not None:
+        state = "retrograde" if fall.confirmed else "possible fall"
+    elif ladder[-1].concurrency >= SPREAD * ladder[knee_at].concurrency:
+        state = "plateau"
+    doubt = _doubt(ladder, best, state)
+    out = left_out(
+        [r for r in rungs if r.valid and r.concurrency not in {level.concurrency for level in ladder}]
+    )
+    return Shaped(ladder, best, knee_at, "undecided" if doubt else state, doubt, fall, out)
 
 
-def _fall(ladder: list[Level], falling: Level) -> str:
-    """A fall counts as one when it and its neighbour were both measured again and every repeat agrees."""
-    before = ladder[ladder.index(falling) - 1]
-    if min(len(falling.repeats), len(before.repeats)) < 2:
-        return "possible fall"
-    return "retrograde" if max(falling.repeats) < min(before.repeats) else "plateau"
+def _doubt(ladder: Sequence[Level], best: Level, state: State) -> Doubt:
+    """What keeps the ladder from saying anything. A rate that still rises is a lower bound whoever pressed on it."""
+    if all(limited(r) for level in ladder for r in level.readings):
+        return "client"
+    if state == "one rung":
+        return ""
+    ends = {best.concurrency: best, ladder[-1].concurrency: ladder[-1]}.values()
+    if any(_noisy(level) for level in ends):
+        return "noise"
+    if state != "not reached" and any(pressed(r) for level in ends for r in level.readings):
+        return "host"
+    return ""
+
+
+def _noisy(level: Level) -> bool:
+    if level.half is not None:
+        return level.half > NOISY * level.rate
+    return all(short_window(r) for r in level.readings)
 
 
 def _queueing(knee: Level, last: Level) -> float | None:
-    """Mean TTFT beyond that of the knee at equal lengths: a lower bound of waiting, ms."""
+    """Median TTFT beyond that of the knee at equal lengths: a lower bound of waiting, ms."""
     if last.concurrency <= knee.concurrency:
         return None
-    at_knee, at_last = _ttft(knee), _ttft(last)
+    at_knee, at_last = ttft_ms(knee.readings), ttft_ms(last.readings)
     return None if at_knee is None or at_last is None else max(0.0, at_last - at_knee)
 
 
-def _ttft(level: Level) -> float | None:
-    return _mean([r.ttft_ms.mean for r in level.readings if r.ttft_ms])
+def ttft_ms(readings: Sequence[RungReading]) -> float | None:
+    """Median TTFT, averaged over repeats."""
+    return _mean(
+        [r.ttft_ms.p50 if r.ttft_ms.p50 is not None else r.ttft_ms.mean for r in readings if r.ttft_ms]
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -194,39 +154,60 @@ def _onset(ladder: list[Level]) -> int | None:
         shares = [
             r.interference.share_of_decode
             for r in level.readings
-            if r.interference and Profile(r.profile, r.isl, r.osl).kind == "mixed"
-        ]
+            if r.interference and not r.interference.doubt and Profile(r.profile, r.isl, r.osl).kind == "mixed"
+            and not limited(r) and (not pressed(r) or caused(r))
+        ]  # fmt: skip
         share = _mean(shares)
         if share is not None and share >= SEEN:
             return level.concurrency
     return None
 
 
-def _words(state: str, metric: str, ladder: list[Level], best: Level, knee: Level, knee_at: int) -> str:
+def _words(seen: Shaped, metric: str) -> str:
+    said = _undecided(seen, metric) if seen.state == "undecided" else _said(seen, metric)
+    return f"{said}; {seen.out}" if seen.out else said
+
+
+def _rate(seen: Shaped, metric: str, doubt: bool = True) -> str:
     what = {"input_tok_s": "input", "output_tok_s": "output", "total_tok_s": "total"}[metric]
-    rate = f"{best.rate:,.0f} {what} tok/s"
-    doubt = "" if best.half is None else f" (± {best.half:,.0f})"
-    first = (
-        f"between concurrency {ladder[knee_at - 1].concurrency} and "
-        if knee_at
-        else "at or below concurrency "
-    )
-    last = ladder[-1]
-    if state == "one rung":
-        return f"{rate}{doubt} at concurrency {best.concurrency}; one rung says nothing of a ceiling"
-    if state == "not reached":
-        before = ladder[-2]
+    half = seen.best.half if doubt else None
+    return f"{seen.best.rate:,.0f} {what} tok/s" + ("" if half is None else f" (± {half:,.0f})")
+
+
+def _said(seen: Shaped, metric: str) -> str:
+    best, last, knee = seen.best, seen.ladder[-1], seen.knee.concurrency
+    rate = _rate(seen, metric)
+    if seen.state == "one rung":
+        return f"{rate} at concurrency {best.concurrency}; a single rung says nothing of a ceiling"
+    if seen.state == "not reached":
+        before = seen.ladder[-2]
         return (
-            f"not reached: {rate}{doubt} at concurrency {best.concurrency} is a lower bound; the last step, from "
+            f"{rate} at concurrency {best.concurrency} is a lower bound; the last step, from "
             f"{before.concurrency} to {last.concurrency}, still gave {_times(before, last)}"
         )
-    if state == "plateau":
-        return f"plateau at {rate}{doubt}; 95 % of it is reached {first}{knee.concurrency}"
-    share = percent(last.rate / best.rate)
-    fall = f"at concurrency {last.concurrency} throughput is {share} of the {rate} at {best.concurrency}"
-    if state == "retrograde":
-        return f"falls past its ceiling: {fall}; measured again in swapped order, with the same result"
-    return f"possible fall: {fall}; it and its neighbour were not measured again"
+    if seen.fall is None:
+        where = (
+            f"between concurrency {seen.ladder[seen.knee_at - 1].concurrency} and"
+            if seen.knee_at
+            else "at or below concurrency"
+        )
+        return f"throughput levels off at {rate}; 95 % of it is reached {where} {knee}"
+    low = seen.fall.rung
+    share = percent(low.rate / best.rate)
+    words = f"at concurrency {low.concurrency} throughput is {share} of the {rate} at {best.concurrency}"
+    beyond = f", at {last.concurrency} {percent(last.rate / best.rate)}" if last is not low else ""
+    return f"{words}{beyond}; {seen.fall.words}"
+
+
+def _undecided(seen: Shaped, metric: str) -> str:
+    best, rate = seen.best, _rate(seen, metric)
+    highest = f"{rate} at concurrency {best.concurrency} is the highest seen"
+    if seen.doubt == "client":
+        return f"{highest}, and the load generator was the limit in every rung: no ceiling of the engine"
+    if seen.doubt == "noise":
+        return f"{highest}, too noisy or too short to tell whether throughput stops rising"
+    ends = [r for level in (best, seen.ladder[-1]) for r in level.readings]
+    return f"{highest}, but {pressure_words(ends)}: this need not be the engine's ceiling"
 
 
 def _times(before: Level, last: Level) -> str:

@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from pinchpoint.analyse.ceiling import own_rate
-from pinchpoint.analyse.figures import factor, ms, number, percent
+from pinchpoint.analyse.figures import factor, ms, number, percent, several
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.ladders import kind_of, longest_pause_ms
+from pinchpoint.analyse.levels import own_rate
+from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
 
 __all__ = ["Change", "Comparison", "Pair", "compare"]
 
 SAME_POINTS, SAME_SHARE = 0.05, 0.15  # time lost has hardly changed: within points, or relative
 FELL = 1.5  # a pause that changed by this factor has changed
+WIDE = 3.0  # an interval of a ratio that spans more than this factor says nothing
+NO_REPEATS = "no repeats: cannot be told from noise"
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -77,7 +80,7 @@ def compare(a: Findings, b: Findings) -> Comparison:
     """Rungs of ``a`` and ``b`` with equal profile, lengths and concurrency, number by number.
 
     Repeats are averaged. Whether a change exceeds noise is said where both runs repeated the rung, or where the
-    number has an interval of its own.
+    number has an interval of its own; that it cannot be told, where neither does.
     """
     before, after = _by_key(a.rungs), _by_key(b.rungs)
     pairs = [_pair(key, before[key], after[key]) for key in before if key in after]
@@ -116,7 +119,8 @@ def _pair(key: Key, before: list[RungReading], after: list[RungReading]) -> Pair
             c for c in (_change(m, before, after) for m in _METRICS) if c.a is not None or c.b is not None
         ]
         changes = [*changes[:1], *_lost(before, after), *changes[1:]]
-        words = _words(changes, kind_of(before[0]))
+        words = _words(changes, kind_of(before[0]), all(sound(r) for r in (*before, *after)))
+        words = "; ".join(filter(None, [words, _untold(changes), _n(before, after), *_doubts(before, after)]))
     return Pair(
         profile,
         isl,
@@ -146,8 +150,12 @@ def _change(
     ratio = mean_b / mean_a
     spread = _ratio_interval(before, after, interval)
     noise = None if spread is None else not spread[0] <= 1 <= spread[1]
+    if spread is not None and (spread[0] <= 0 or spread[1] / spread[0] > WIDE):
+        span = f"no information, anything in × {number(spread[0])}–{number(spread[1])}"
+        return Change(name, unit, mean_a, mean_b, ratio, spread, None, span)
     if min(len(a), len(b)) > 1:
-        apart = max(a) < min(b) or max(b) < min(a)
+        between, inside = max(min(b) - max(a), min(a) - max(b)), max(max(a) - min(a), max(b) - min(b))
+        apart = between > 0 and between >= inside
         noise = apart if noise is None else noise and apart
     return Change(name, unit, mean_a, mean_b, ratio, spread, noise, _change_words(ratio, noise))
 
@@ -161,8 +169,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _change_words(ratio: float, noise: bool | None) -> str:
-    doubt = {True: "beyond noise", False: "within noise", None: ""}[noise]
-    return factor(ratio) + (f", {doubt}" if doubt else "")
+    return f"{factor(ratio)}, { ({True: 'beyond noise', False: 'within noise', None: NO_REPEATS}[noise]) }"
 
 
 def _ratio_interval(
@@ -206,29 +213,75 @@ def _own_share(r: RungReading) -> float | None:
     return r.interference.own_base_share if r.interference else None
 
 
-def _words(changes: Sequence[Change], kind: str) -> str:
+def _untold(changes: Sequence[Change]) -> str:
+    """The numbers of the sentence that nothing tells from noise."""
+    hidden = (
+        "longest_gap" if any(c.metric == "longest_pause" and c.ratio is not None for c in changes) else ""
+    )
+    names = [
+        _SAID[c.metric] for c in changes
+        if c.metric in _SAID and c.metric != hidden and c.words.endswith(NO_REPEATS)
+    ]  # fmt: skip
+    return f"no repeats: {several(names)} cannot be told from noise" if names else ""
+
+
+def _n(before: Sequence[RungReading], after: Sequence[RungReading]) -> str:
+    return f"n = {sum(r.ok for r in before)} and {sum(r.ok for r in after)} requests"
+
+
+def _doubts(before: Sequence[RungReading], after: Sequence[RungReading]) -> list[str]:
+    """What the load generator may have made of either side."""
+    found = []
+    late = [side for side, readings in (("first", before), ("second", after)) if any(map(limited, readings))]
+    short = [side for side, readings in (("first", before), ("second", after)) if any(map(pressed, readings))]
+    if late:
+        found.append(f"the load generator was the limit in {_sides(late)}")
+    if short:
+        found.append(f"{pressure_words([r for r in (*before, *after) if pressed(r)])} in {_sides(short)}")
+    return found
+
+
+def _sides(named: Sequence[str]) -> str:
+    return "both runs" if len(named) > 1 else f"the {named[0]} run"
+
+
+_SAID = {
+    "longest_pause": "the longest pause",
+    "longest_gap": "the longest gap",
+    "time_lost": "time lost",
+    "gap_p99": "p99 of gaps by count",
+    "tpot_mean": "TPOT",
+    "ttft_p50": "TTFT",
+    "throughput": "throughput",
+}
+
+
+def _words(changes: Sequence[Change], kind: str, told: bool) -> str:
+    """``told``: neither side was made by the load generator, so that a cause may be named."""
     by = {c.metric: c for c in changes}
     said = []
     pause = by.get("longest_pause")
     if pause is None or pause.ratio is None:
-        pause, name = by.get("longest_gap"), "the longest gap"
-    else:
-        name = "the longest pause"
+        pause = by.get("longest_gap")
     if pause is not None and pause.ratio is not None and pause.a is not None and pause.b is not None:
-        said.append(f"{name} {factor(pause.ratio)} ({ms(pause.a)} → {ms(pause.b)})")
+        said.append(f"{_SAID[pause.metric]} {_brief(pause)} ({ms(pause.a)} → {ms(pause.b)})")
     if kind == "mixed":
-        said += _lost_words(by.get("time_lost"), pause)
-    for metric, what in (("gap_p99", "p99 of gaps by count"), ("tpot_mean", "TPOT"), ("ttft_p50", "TTFT"),
-                         ("throughput", "throughput")):  # fmt: skip
+        said += _lost_words(by.get("time_lost"), pause, told)
+    for metric in ("gap_p99", "tpot_mean", "ttft_p50", "throughput"):
         change = by.get(metric)
         if change is not None and change.ratio is not None:
-            said.append(
-                f"{what} {change.words} ({number(change.a or 0)} → {number(change.b or 0)} {change.unit})"
-            )
+            values = f"{number(change.a or 0)} → {number(change.b or 0)} {change.unit}"
+            colon = ":" if change.words.startswith("no information") else ""
+            said.append(f"{_SAID[metric]}{colon} {_brief(change)} ({values})")
     return "; ".join(said)
 
 
-def _lost_words(lost: Change | None, pause: Change | None) -> list[str]:
+def _brief(change: Change) -> str:
+    """The words of a change; that nothing tells it from noise is said once for all."""
+    return change.words.removesuffix(f", {NO_REPEATS}")
+
+
+def _lost_words(lost: Change | None, pause: Change | None, told: bool) -> list[str]:
     if lost is None or lost.a is None or lost.b is None:
         return [f"time lost: {lost.words}"] if lost is not None and lost.words else []
     same = abs(lost.b - lost.a) <= max(SAME_POINTS, SAME_SHARE * abs(lost.a))
@@ -236,6 +289,6 @@ def _lost_words(lost: Change | None, pause: Change | None) -> list[str]:
     if not same:
         return [f"time lost {'rose' if lost.b > lost.a else 'fell'} ({shares})"]
     words = f"time lost hardly changed ({shares})"
-    if pause is not None and pause.ratio is not None and pause.ratio <= 1 / FELL:
+    if told and pause is not None and pause.ratio is not None and pause.ratio <= 1 / FELL:
         words += ": smaller chunks conserve the work and spread it"
     return [words]

@@ -10,6 +10,7 @@ from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Pause, RungReading
 from pinchpoint.analyse.ladders import kind_of
 from pinchpoint.analyse.pauses import OWN_PROMPTS, PREFILL
+from pinchpoint.analyse.trust import limited
 from pinchpoint.units import MILLISECOND, SECOND
 
 __all__ = ["QUIET", "QUIET_SHARE", "with_causes"]
@@ -22,7 +23,11 @@ ALIKE = 0.5
 
 def with_causes(readings: Sequence[RungReading]) -> list[RungReading]:
     """Call pauses of mixed load that coincide with prefill caused by it, where decode alone has none alike."""
-    alone = [r for r in readings if kind_of(r) == "decode" and r.valid and r.pause_count is not None]
+    alone = [
+        r
+        for r in readings
+        if kind_of(r) == "decode" and r.valid and not limited(r) and r.pause_count is not None
+    ]
     if not alone:
         return list(readings)
     return [_named(r, alone) if kind_of(r) == "mixed" and r.pauses else r for r in readings]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["factor", "ms", "number", "percent", "rate"]
+from collections.abc import Sequence
+
+__all__ = ["capital", "factor", "many", "ms", "number", "percent", "rate", "several", "times"]
 
 
 def percent(share: float, *, sign: bool = False) -> str:
@@ -37,3 +39,24 @@ def factor(ratio: float) -> str:
     if 1 / 1.1 < ratio < 1.1:
         return "hardly changed"
     return f"rose {ratio:.3g}×" if ratio > 1 else f"fell {1 / ratio:.3g}×"
+
+
+def many(n: int, thing: str) -> str:
+    """``1 rung``, ``3 rungs``."""
+    return f"{n:,} {thing}" + ("" if n == 1 else "s")
+
+
+def times(n: int) -> str:
+    """``once``, ``twice``, ``3 times``."""
+    return {1: "once", 2: "twice"}.get(n, f"{n} times")
+
+
+def several(things: Sequence[object]) -> str:
+    """``2``, ``2 and 4``, ``2, 4 and 8``."""
+    words = [str(thing) for thing in things]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its start."""
+    return text[:1].upper() + text[1:]

@@ -71,11 +71,12 @@ class Interference(msgspec.Struct, frozen=True):
     share_of_decode: float | None = None
     share_of_e2e: float | None = None
     base_vs_decode_only: float | None = (
-        None  # base gap / decode-only TPOT at an equal number of decoding streams
+        None  # base gap / the smaller of decode-only TPOT and base gap, at an equal number of decoding streams
     )
     reading: str | None = None  # "normal, then stopped" | "slower throughout" | …
     own_base_share: float | None = None  # the own-base form, always, beside the other
     decoding_streams: float | None = None  # mean number of streams decoding in the window
+    doubt: str = ""  # why no verdict may rest on it, where decode alone was not the engine's
 
 
 class Stall(msgspec.Struct, frozen=True):
@@ -99,7 +100,9 @@ class Pause(msgspec.Struct, frozen=True):
     prompts_waiting: int  # sent before or during it, no first token yet
     prompt_tokens_waiting: int
     prompts_finished: int  # first token came at its end
-    token_equivalent: float | None  # length × prefill ceiling (tok/s)
+    token_equivalent: (
+        float | None
+    )  # length × prefill ceiling (tok/s): more than what waited is not its prefill
     coincides_with_prefill: bool
     cause: str  # "prefill" | "coincides with prefill" | "own replacement prompts" (decode-only rungs)
     # | "client lag" | "compile" | "preemption" | "host pressure" | "periodic" | "unattributed"
@@ -215,7 +218,8 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     isl: int
     osl: int
     metric: str  # "input_tok_s" | "output_tok_s" | "total_tok_s"
-    state: Literal["not reached", "plateau", "retrograde", "possible fall", "one rung"]
+    state: Literal["not reached", "plateau", "retrograde", "possible fall", "one rung", "undecided"]
+    undecided: Literal["", "client", "host", "noise"] = ""  # what keeps it undecided
     value: float | None
     low: float | None = None
     high: float | None = None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.blocking import IDLE_HOST, interference
+from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
-from pinchpoint.analyse.phases import decode, interference, pauses, prefill, queue
-from pinchpoint.analyse.watched import front_end, kv, network, unequal_ranks
+from pinchpoint.analyse.phases import decode, pauses, prefill, queue
+from pinchpoint.analyse.trust import HEAVY, limited, only_the_generator
+from pinchpoint.analyse.watched import asks, front_end, kv, network, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided
 
-__all__ = ["HYPOTHESES"]
+__all__ = ["HYPOTHESES", "remedy"]
 
 PRESSED, CALM = 0.20, 0.05  # share of time in which somebody waits for a CPU
 UNEQUAL = 1.2  # slowest endpoint over the mean
@@ -21,20 +23,26 @@ def client(found: Findings) -> Hypothesis:
         return undecided(
             "client", "the load generator left no samples of itself", "run with the self-check on"
         )
-    limited = [(r, view) for r, view in views if view.limited]
-    if not limited:
+    late = [(r, view) for r, view in views if view.limited]
+    if not late:
         return Hypothesis(
             cause="client",
             state="cleared",
-            words="in no rung could it make what was measured",
+            words=f"it could not have made what was measured ({many(len(views), 'rung')})",
         )
-    reasons = [f"{label(r)}: {reason}" for r, view in limited for reason in view.reasons]
-    most = len(limited) * 2 >= len(views)
+    reasons = [f"{label(r)}: {reason}" for r, view in late for reason in view.reasons]
+    only = only_the_generator(found)
     return Hypothesis(
-        cause="client", state="binds" if most else "contributes", strength=0.98 if most else 0.5,
-        words=f"the load generator was late or full in {len(limited)} of {len(views)} rungs", evidence_for=reasons,
-        would_decide="more --workers, or a host of its own for the load",
+        cause="client", state="binds" if only else "contributes", strength=0.98 if only else 0.1,
+        words=f"it was late or full in {len(late)} of {many(len(views), 'rung')}"
+        + ("" if only else ", on which no verdict rests"), evidence_for=reasons, would_decide=remedy(found),
     )  # fmt: skip
+
+
+def remedy(found: Findings) -> str:
+    """What a load generator that was the limit needs; more workers are no help on a host without CPUs to spare."""
+    full = any((r.host_pressure or 0.0) >= HEAVY for r in found.rungs if limited(r))
+    return "a host of its own for the load" if full else "more --workers, or a host of its own for the load"
 
 
 def errors(found: Findings) -> Hypothesis:
@@ -65,7 +73,7 @@ def ranks(found: Findings) -> Hypothesis:
         return counted
     cause = "unequal ranks"
     spreads = []
-    for r in found.rungs:
+    for r in (r for r in found.rungs if r.valid and not limited(r)):
         tpots = [v for e in r.by_endpoint.values() if (v := e.get("tpot_mean_ms")) is not None]
         if len(tpots) > 1 and sum(tpots) > 0:
             spreads.append((max(tpots) / (sum(tpots) / len(tpots)), r))
@@ -80,27 +88,36 @@ def ranks(found: Findings) -> Hypothesis:
         f"; streams tick in {seen} groups" if seen > 1 else "; all streams tick together" if seen == 1 else ""
     )
     return undecided(
-        cause, f"one endpoint shows no single rank{how}", "running and waiting counts per rank (--watch)"
+        cause,
+        f"one endpoint shows no single rank{how}",
+        asks(found, "running requests by rank", "rank_max_over_mean"),
     )
 
 
 def host(found: Findings) -> Hypothesis:
     """Pressure on the load generator's host."""
-    known = [(r.host_pressure, r) for r in found.rungs if r.host_pressure is not None]
+    cause = "host pressure"
+    known = [r for r in found.rungs if r.host_pressure is not None]
     if not known:
-        return undecided(
-            "host pressure", "the host keeps no account of CPU pressure", "a kernel with /proc/pressure"
-        )
-    worst, where = max(known, key=lambda k: k[0])
-    words = f"somebody waited for a CPU of the load generator's host for {percent(worst)} of {label(where)}"
-    paused = sum(r.pause_causes.get("host pressure", 0) for r in found.rungs)
-    stood = max((r.pause_share_unprompted or 0.0) - (r.pause_share_unattributed or 0.0) for r in found.rungs)
-    if worst < CALM:
-        return Hypothesis(cause="host pressure", state="cleared", words=words)
-    if worst < PRESSED and not paused:
-        return Hypothesis(cause="host pressure", state="cleared", words=f"{words}, and no pause came with it")
-    return Hypothesis(cause="host pressure", state="contributes", strength=min(0.3, worst) + stood / 2,
-                      words=f"{words}; {paused} pauses came with it")  # fmt: skip
+        return undecided(cause, "the host keeps no account of CPU pressure", "a kernel with /proc/pressure")
+    worst = max(known, key=lambda r: r.host_pressure or 0.0)
+    share = worst.host_pressure or 0.0
+    words = (
+        f"somebody waited for a CPU of the load generator's host for {'up to ' if len(known) > 1 else ''}{percent(share)} "
+        f"of the time (most in {label(worst)}; {many(len(known), 'rung')})"
+    )
+    paused = [r for r in known if r.pause_causes.get(cause)]
+    count = sum(r.pause_causes[cause] for r in paused)
+    if share < CALM:
+        return Hypothesis(cause=cause, state="cleared", words=words)
+    if count and share >= PRESSED:
+        stood = max((r.pause_share_unprompted or 0.0) - (r.pause_share_unattributed or 0.0) for r in paused)
+        said = f"{words}; {many(count, 'pause')} came with it in {many(len(paused), 'rung')}"
+        return Hypothesis(cause=cause, state="contributes", strength=min(0.3, share) + stood / 2, words=said)
+    if share < HEAVY:
+        few = f"{many(count, 'pause')} came with it" if count else "no pause came with it"
+        return Hypothesis(cause=cause, state="cleared", words=f"{words}, and {few}")
+    return undecided(cause, f"{words}; no pause came with it, what else it cost is not known", IDLE_HOST)
 
 
 HYPOTHESES: tuple[Weigh, ...] = (

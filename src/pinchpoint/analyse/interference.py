@@ -14,6 +14,8 @@ __all__ = ["NEAR", "SEEN", "interference"]
 
 NEAR = 1.15  # base gap over decode-only TPOT up to here: decode was normal until it was stopped
 SEEN = 0.05  # share of decode time from which interference is said to be there
+LEAST_STREAMS = 0.5  # decoding at once, on average
+CLIENT_WAS_THE_LIMIT = "the load generator was the limit when decode was alone"
 
 
 def interference(
@@ -24,37 +26,60 @@ def interference(
     ladder: DecodeLadder | None,
     tokens_per_event: float | None,
     refused: dict[str, str],
+    slots: int | None = None,
 ) -> tuple[Interference, list[str]]:
     """Interference of a rung that decodes, and notes on how decode alone was come by.
 
     ``ladder`` is the decode-only ladder of the run, None for a decode-only rung itself and where there is none:
-    then the rung's own base gap stands in.
+    then the rung's own base gap stands in. ``slots`` is the concurrency of a closed loop. Refused where next to no
+    prompt can run beside a decode: at concurrency 1 in a closed loop, and below half a decoding stream on average.
     """
-    own = None if base.ns is None or len(gaps) == 0 else excess_share(gaps.length, base.ns)
     base_ms = None if base.ns is None else base.ns / MILLISECOND
     if base_ms is None:
         refused["interference.base_gap_ms"] = base.reason
+    nobody = _nobody(streams, slots)
+    if nobody:
+        names = ("share_of_decode", "share_of_e2e", "own_base_share", "base_vs_decode_only")
+        refused.update({f"interference.{name}": nobody for name in names})
+        return Interference(base_gap_ms=base_ms, decoding_streams=streams), []
+    own = None if base.ns is None or len(gaps) == 0 else excess_share(gaps.length, base.ns)
+    if base_ms is None:
         refused["interference.own_base_share"] = base.reason
         refused["interference.base_vs_decode_only"] = base.reason
     alone, how = (None, "no decode-only ladder in this run") if ladder is None else ladder.at(streams)
     tpot = found.present("tpot")
     if alone is not None and len(tpot):
         share = 1 - alone / (float(tpot.mean()) / MILLISECOND)
-        ratio = None if base_ms is None else base_ms / (tokens_per_event or 1.0) / alone
+        # Base with base: the mean of decode alone may hold stalls of its own.
+        quiet = min(alone, ladder.base_at(streams) or alone) if ladder is not None else alone
+        ratio = None if base_ms is None else base_ms / (tokens_per_event or 1.0) / quiet
+        doubt = CLIENT_WAS_THE_LIMIT if ladder is not None and ladder.limited_at(streams) else ""
         reading = _reading(share, ratio)
         return Interference(
             form="decode_only", base_gap_ms=base_ms, share_of_decode=share, share_of_e2e=_of_e2e(share, found),
-            base_vs_decode_only=ratio, reading=reading, own_base_share=own, decoding_streams=streams,
-        ), [f"decode alone takes {alone:.3g} ms per token at {streams:.3g} decoding streams ({how})"]  # fmt: skip
+            base_vs_decode_only=ratio, reading=reading, own_base_share=own, decoding_streams=streams, doubt=doubt,
+        ), [f"decode alone takes {alone:.3g} ms per token at {streams:.3g} decoding streams ({how}"
+           f"{'; ' + doubt if doubt else ''})"]  # fmt: skip
     refused["interference.base_vs_decode_only"] = how
     if own is None:
-        refused["interference.share_of_decode"] = f"{how}, and {base.reason}"
+        refused["interference.share_of_decode"] = refused["interference.share_of_e2e"] = (
+            f"{how}, and {base.reason}"
+        )
         return Interference(decoding_streams=streams), []
     notes = [f"interference against decode alone is not known: {how}"] if ladder is not None else []
     return Interference(
         form="own_base", base_gap_ms=base_ms, share_of_decode=own, share_of_e2e=_of_e2e(own, found),
         own_base_share=own, decoding_streams=streams,
     ), notes  # fmt: skip
+
+
+def _nobody(streams: float, slots: int | None) -> str:
+    """Why there is nobody to interfere, if so."""
+    if slots == 1:
+        return "at concurrency 1 no prompt runs beside a decode"
+    if streams < LEAST_STREAMS:
+        return f"on average {streams:.2g} streams decode at once: too few for prompts to be in their way"
+    return ""
 
 
 def _of_e2e(share: float, found: Latencies) -> float | None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from pinchpoint.analyse.ceiling import Level, levels, shapes
-from pinchpoint.analyse.findings import Findings, Interference, RungReading
+from pinchpoint.analyse.findings import Ceiling, Findings, RungReading
+from pinchpoint.analyse.levels import Level, levels, shapes
+from pinchpoint.analyse.trust import limited
 from pinchpoint.plan.model import Profile
 
-__all__ = ["Ladder", "kind_of", "ladders", "longest_pause_ms", "lost_share", "prompted"]
+__all__ = ["Ladder", "ceiling_of", "kind_of", "ladders", "longest_pause_ms", "losing", "lost_share"]
 
 
 class Ladder(msgspec.Struct, frozen=True):
@@ -48,19 +49,22 @@ def ladders(found: Findings, kind: str) -> list[Ladder]:
     ]
 
 
+def losing(readings: Sequence[RungReading]) -> list[RungReading]:
+    """The repeats whose lost time is known and that the load generator did not limit; all known where it limited all."""
+    known = [r for r in readings if r.interference and r.interference.share_of_decode is not None]
+    return [r for r in known if not limited(r)] or known
+
+
 def lost_share(readings: Sequence[RungReading]) -> float | None:
-    """Mean share of decode time lost over repeats of one rung."""
-    shares = [
-        share for r in readings if (share := (r.interference or Interference()).share_of_decode) is not None
-    ]
+    """Mean share of decode time lost over those repeats."""
+    shares = [r.interference.share_of_decode or 0.0 for r in losing(readings) if r.interference]
     return float(np.mean(shares)) if shares else None
 
 
-def prompted(reading: RungReading) -> bool | None:
-    """Whether most of the paused time coincides with prompts; None where there are no pauses to tell by."""
-    if not reading.pause_count or not reading.pause_share or reading.pause_share_unprompted is None:
-        return None
-    return reading.pause_share_unprompted <= 0.5 * reading.pause_share
+def ceiling_of(found: Findings, ladder: Ladder) -> Ceiling | None:
+    """The ceiling of a ladder."""
+    shape = (ladder.profile, ladder.isl, ladder.osl)
+    return next((c for c in found.ceilings if (c.profile, c.isl, c.osl) == shape), None)
 
 
 def longest_pause_ms(reading: RungReading) -> float | None:

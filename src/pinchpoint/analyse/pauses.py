@@ -22,6 +22,8 @@ __all__ = ["KEPT", "LEAST_STREAMS", "OWN_PROMPTS", "PREFILL", "PauseTables", "fi
 LEAST_STREAMS = 3
 LEAST_SHARE = 0.5  # of the streams of the group that are decoding
 KEPT = 200  # the longest, in findings.json
+TOGETHER = 0.5  # of the longer of two pauses, shared: groups that pause so pause once
+NEARBY = 64  # intervals looked back at for such a one
 MOST_OF = 0.5  # of a pause: prompts waited for this share of it
 
 OWN_PROMPTS = "own replacement prompts"
@@ -35,6 +37,7 @@ class Interval(msgspec.Struct, frozen=True):
     end: int
     frozen: int
     rank: int
+    ranks: tuple[int, ...] = ()  # groups that stopped together, where more than one did
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +159,28 @@ def _intervals(
         if int(long.sum()) >= LEAST_STREAMS:
             streams = decoding(tables, counted & here)
             found += _joint(gaps.length[long], gaps.end[long], gaps.request[long], base_ns, streams, rank)
-    return sorted(found, key=lambda i: i.start)
+    return _across(sorted(found, key=lambda i: i.start))
+
+
+def _across(intervals: list[Interval]) -> list[Interval]:
+    """Groups that stand still at the same time pause once: their streams are summed."""
+    found: list[Interval] = []
+    for one in intervals:
+        near = range(len(found) - 1, max(-1, len(found) - 1 - NEARBY), -1)
+        at = next((i for i in near if _same_pause(found[i], one)), None)
+        if at is None:
+            found.append(one)
+            continue
+        held = found[at]
+        rank = held.rank if held.frozen >= one.frozen else one.rank
+        ranks = (*(held.ranks or (held.rank,)), one.rank)
+        found[at] = Interval(held.start, max(held.end, one.end), held.frozen + one.frozen, rank, ranks)
+    return found
+
+
+def _same_pause(a: Interval, b: Interval) -> bool:
+    shared = min(a.end, b.end) - max(a.start, b.start)
+    return b.rank not in (a.ranks or (a.rank,)) and shared > TOGETHER * max(a.end - a.start, b.end - b.start)
 
 
 def _joint(

@@ -66,11 +66,11 @@ def together(
     fabric: Sequence[dict[str, Any]] = (),
     engine: Sequence[dict[str, Any]] = (),
 ) -> Findings:
-    """Findings from rungs that were read one by one: gains, causes, ceilings, claims and the verdict.
+    """Findings from rungs that were read one by one: gains, causes, ceilings, the verdict and claims.
 
     ``fabric`` and ``engine`` are what was watched beside them (:mod:`.fabric`, :mod:`.engine_metrics`).
     """
     rungs = with_gains(with_causes(sorted(readings, key=lambda r: r.rung)))
     found = Findings(rungs=rungs, ceilings=ceilings(rungs), fabric=list(fabric), engine=list(engine))
-    found = msgspec.structs.replace(found, findings=findings_of(found))
-    return msgspec.structs.replace(found, verdict=verdict(found))
+    found = msgspec.structs.replace(found, verdict=verdict(found))
+    return msgspec.structs.replace(found, findings=findings_of(found))

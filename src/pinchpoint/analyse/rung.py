@@ -12,7 +12,7 @@ from pinchpoint.analyse.causes import Witnesses
 from pinchpoint.analyse.client import client_view
 from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.convoy import CONVOY, convoy_index, rate_interval, stationarity
-from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.analyse.isolation import cached_share, isolation, length_drift
 from pinchpoint.analyse.latency import Latencies, cut_off, latencies, latency_notes, served_tokens
@@ -20,6 +20,7 @@ from pinchpoint.analyse.stalling import gap_fields
 from pinchpoint.analyse.stats import distribution
 from pinchpoint.analyse.tables import MISSING, Bools, RungTables
 from pinchpoint.analyse.throughput import RATE, flows, whole_rung
+from pinchpoint.analyse.trust import too_short
 from pinchpoint.analyse.view import RungView
 from pinchpoint.analyse.window import steady_window, warmup_mask
 from pinchpoint.plan.model import Slo
@@ -133,6 +134,12 @@ def _rates(rung: RungView) -> dict[str, Any]:
     if context.gpus is None:
         rung.refused["tok_s_per_gpu"] = "the number of GPUs was not given"
     inside = own.inside(window)
+    if too_short(
+        window.seconds, len(rung.ends), rung.tables.facts.concurrency if rung.tables.facts.closed else None
+    ):
+        rung.notes.append(
+            f"short window: {many(len(rung.ends), 'request')} ended in its {window.seconds:.2g} s"
+        )
     return {
         "window_s": window.seconds, "window_reason": window.reason,
         "start_ns": window.start_ns, "end_ns": window.end_ns, "stationary": settled, "stationary_change": change,

@@ -46,7 +46,8 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
         )
     by_count = distribution(lengths, "gap_ms", "gaps inside the window", refused)
     ladder = None if rung.tables.facts.kind == "decode" else rung.context.decode
-    lost, notes = interference(base, rung.gaps, rung.latency, rung.streams, ladder, each, refused)
+    slots = rung.tables.facts.concurrency if rung.tables.facts.closed else None
+    lost, notes = interference(base, rung.gaps, rung.latency, rung.streams, ladder, each, refused, slots)
     rung.notes.extend(notes)
     pace = _pace(rung, lost, each)
     ratio = None

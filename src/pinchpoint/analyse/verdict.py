@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinchpoint.analyse.figures import percent, rate
+from pinchpoint.analyse.blocking import CAUSE, LOST
+from pinchpoint.analyse.figures import capital, many, percent, rate
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading, Verdict
 from pinchpoint.analyse.hypotheses import HYPOTHESES
 from pinchpoint.analyse.ladders import kind_of, ladders
+from pinchpoint.analyse.trust import limited
+from pinchpoint.analyse.weighing import ORDER
 
 __all__ = ["verdict"]
-
-_ORDER = {"binds": 0, "contributes": 1, "not decided": 2, "cleared": 3}
 
 
 def verdict(found: Findings) -> Verdict:
     """Weigh every hypothesis; the strongest that binds gives the sentence."""
-    weighed = sorted((weigh(found) for weigh in HYPOTHESES), key=lambda h: (_ORDER[h.state], -h.strength))
+    weighed = sorted((weigh(found) for weigh in HYPOTHESES), key=lambda h: (ORDER[h.state], -h.strength))
     first = weighed[0]
     if not any(r.valid for r in found.rungs):
         return Verdict(sentence=_nothing(found), cause=first.cause if first.state == "binds" else "not decided",
@@ -37,7 +38,7 @@ def _nothing(found: Findings) -> str:
 
 
 def _binds(first: Hypothesis, found: Findings, weighed: Sequence[Hypothesis]) -> str:
-    if first.cause == "prefill–decode interference":
+    if first.cause == CAUSE:
         return f"Interference binds mixed load: {first.words}{_manner(found)}{_decode_clause(weighed)}."
     if first.cause == "prefill compute" and ladders(found, "mixed"):
         return f"Prefill compute binds mixed load: {first.words}{_decode_clause(weighed)}."
@@ -48,7 +49,7 @@ def _binds(first: Hypothesis, found: Findings, weighed: Sequence[Hypothesis]) ->
         "decode step": "The decode step binds",
         "queue and admission": "Admission binds",
         "pauses without prompts": "Pauses of unknown origin bind",
-    }.get(first.cause, f"{first.cause} binds")
+    }.get(first.cause, f"{capital(first.cause)} binds")
     return f"{opening}: {first.words}."
 
 
@@ -57,7 +58,7 @@ def _manner(found: Findings) -> str:
     mixed = [
         r
         for r in found.rungs
-        if kind_of(r) == "mixed" and r.valid and r.interference and r.interference.reading
+        if kind_of(r) == "mixed" and r.valid and not limited(r) and r.interference and r.interference.reading
     ]
     if not mixed:
         return ""
@@ -75,18 +76,26 @@ def _decode_clause(weighed: Sequence[Hypothesis]) -> str:
 
 
 def _free(found: Findings, weighed: Sequence[Hypothesis]) -> str:
+    """Nothing binds: the nearest to it, in this order."""
+    blocked = next(h for h in weighed if h.cause == CAUSE)
+    if blocked.strength >= LOST and blocked.state == "contributes":
+        return f"Nothing is shown to bind; interference contributes: {blocked.words}."
+    if _lost_undecided(blocked):
+        return f"What binds is not decided: {blocked.words}."
+    tops = [c for c in found.ceilings if c.state in ("plateau", "retrograde", "possible fall")]
+    if tops:
+        top, verb = tops[0], "may stop rising" if tops[0].state == "possible fall" else "stops rising"
+        return f"No single cause is shown to bind; {top.profile} {top.isl}/{top.osl} {verb}: {top.words}."
     rising = [c for c in found.ceilings if c.state == "not reached" and c.value]
-    falls = [c for c in found.ceilings if c.state in ("plateau", "retrograde", "possible fall")]
-    if falls:
-        top = falls[0]
-        return (
-            f"No single cause is shown to bind; {top.profile} {top.isl}/{top.osl} stops rising: {top.words}."
-        )
-    if rising:
+    open_ones = [c for c in found.ceilings if c.state == "undecided"]
+    if rising and not open_ones:
         listed = "; ".join(
             f"{c.profile} {c.isl}/{c.osl} {rate(c.value or 0)} tok/s at {c.reached_at}" for c in rising
         )
         return f"Nothing binds yet: throughput still rises at the last rung ({listed})."
+    if open_ones:
+        c = open_ones[0]
+        return f"What binds is not decided. {c.profile} {c.isl}/{c.osl}: {c.words}."
     contributing = [h for h in weighed if h.state == "contributes"]
     if contributing:
         return f"Nothing is shown to bind; {contributing[0].cause} contributes: {contributing[0].words}."
@@ -95,6 +104,11 @@ def _free(found: Findings, weighed: Sequence[Hypothesis]) -> str:
         offered = f"{rates} requests/s" if rates else "a trace"
         return f"Nothing is shown to bind at the load offered ({offered}); a ceiling was not sought."
     return "Nothing is shown to bind: each ladder has one rung, which says nothing of a ceiling."
+
+
+def _lost_undecided(blocked: Hypothesis) -> bool:
+    """Decode lost much beside prompts, and the evidence does not carry a verdict."""
+    return blocked.state == "not decided" and blocked.strength >= LOST
 
 
 def _limits(found: Findings) -> list[str]:
@@ -109,17 +123,23 @@ def _limits(found: Findings) -> list[str]:
     whole = [r for r in found.rungs if r.window_reason.startswith("whole rung")]
     if whole:
         limits.append(
-            f"{len(whole)} of {len(found.rungs)} rungs had no steady window: their rates hold ramp and drain"
+            f"{len(whole)} of {many(len(found.rungs), 'rung')} had no steady window: their rates hold ramp and drain"
         )
-    pressed = [r for r in found.rungs if (r.host_pressure or 0.0) >= 0.5]
-    if pressed:
+    late = [r for r in found.rungs if limited(r)]
+    if late:
         limits.append(
-            f"the load generator's host was short of CPU in {len(pressed)} rungs (up to "
-            f"{percent(max(r.host_pressure or 0.0 for r in pressed))} of the time): short pauses may be its doing"
+            f"the load generator was the limit in {len(late)} of {many(len(found.rungs), 'rung')}: "
+            "no verdict on the engine rests on them"
+        )
+    short = [r for r in found.rungs if (r.host_pressure or 0.0) >= 0.5]
+    if short:
+        limits.append(
+            f"the load generator's host was short of CPU in {many(len(short), 'rung')} (up to "
+            f"{percent(max(r.host_pressure or 0.0 for r in short))} of the time): short pauses may be its doing"
         )
     unsettled = [r for r in found.rungs if r.stationary is False]
     if unsettled:
-        limits.append(f"{len(unsettled)} rungs were not steady: {_changes(unsettled)}")
+        limits.append(f"{many(len(unsettled), 'rung')} did not hold steady: {_changes(unsettled)}")
     if not any(row["row"] == "port" for row in found.fabric):
         limits.append("the network was not watched")
     if not found.engine:
@@ -129,4 +149,4 @@ def _limits(found: Findings) -> list[str]:
 
 def _changes(readings: Sequence[RungReading]) -> str:
     worst = max(readings, key=lambda r: abs(r.stationary_change or 0.0))
-    return f"at worst {percent(worst.stationary_change or 0.0)} from the first to the last third"
+    return f"at worst {percent(worst.stationary_change or 0.0, sign=True)} from the first to the last third"

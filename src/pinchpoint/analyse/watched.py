@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
 from pinchpoint.analyse.weighing import State, undecided
 
-__all__ = ["front_end", "kv", "network", "unequal_ranks"]
+__all__ = ["asks", "front_end", "kv", "network", "unequal_ranks"]
 
 Row = Mapping[str, Any]
 
@@ -20,15 +20,37 @@ FULL_PORT, EASY_PORT = 0.90, 0.50  # of line rate
 SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
 
 
+def asks(found: Findings, what: str, key: str) -> str:
+    """What would decide, by way of the engine's metrics: to read them, or an engine that counts it."""
+    rows = _rows(found)
+    if not rows:
+        return f"the engine's {what} (--watch engine://…)"
+    if all(r.get(key) is None for r in rows):
+        return f"an engine that counts its {what} (the metrics read do not)"
+    return f"the engine's {what}, among the metrics that were read"
+
+
+def _rows(found: Findings) -> list[dict[str, Any]]:
+    return [r for r in found.engine if r["row"] == "engine"]
+
+
+def _unread(found: Findings, what: str) -> str:
+    """Why a number of the engine's is not there."""
+    if _rows(found):
+        return f"the engine's metrics were read, but it does not count {what}"
+    return f"{what} of the engine was not read"
+
+
 def kv(found: Findings) -> Hypothesis:
     """KV cache pressure."""
     cause = "KV pressure"
-    rows = [r for r in found.engine if r["row"] == "engine"]
+    rows = _rows(found)
     bound = [r for r in rows if r.get("kv_bound")]
     evicted = sum(r.get("preemptions") or 0 for r in rows)
     uses = [r["kv_use_max"] for r in rows if r.get("kv_use_max") is not None]
     if bound:
-        words = f"the KV cache was full with requests waiting, or evicted some, in {len(bound)} rungs ({_where(bound[-1])}"
+        where = f"{many(len(bound), 'rung')} ({_where(bound[-1])}"
+        words = f"the KV cache was full with requests waiting, or evicted some, in {where}"
         words += f"; {evicted:.0f} preemptions)" if evicted else ")"
         return Hypothesis(cause=cause, state="contributes", strength=0.6, words=words)
     if uses and max(uses) < CALM_KV:
@@ -40,18 +62,16 @@ def kv(found: Findings) -> Hypothesis:
     paused = sum(r.pause_causes.get("preemption", 0) for r in found.rungs)
     if paused:
         return Hypothesis(
-            cause=cause, state="contributes", strength=0.4, words=f"{paused} pauses came with preemptions"
+            cause=cause,
+            state="contributes",
+            strength=0.4,
+            words=f"{many(paused, 'pause')} came with preemptions",
         )
     if uses:
         return undecided(
             cause, f"the KV cache was {percent(max(uses))} full, but nothing waited for it", "more users"
         )
-    why = (
-        "the engine's page does not say how full its KV cache is"
-        if rows
-        else "the engine's KV use was not read"
-    )
-    return undecided(cause, why, "engine metrics (--watch engine://…)")
+    return undecided(cause, _unread(found, "KV use"), asks(found, "KV use", "kv_use_max"))
 
 
 def unequal_ranks(found: Findings) -> Hypothesis | None:
@@ -118,8 +138,8 @@ def front_end(found: Findings) -> Hypothesis:
     if not rows:
         return undecided(
             cause,
-            "the engine's own TTFT was not read, so its time and the front end's are one",
-            "the engine's TTFT beside the client's (--watch engine://…)",
+            f"{_unread(found, 'TTFT')}, so its time and the front end's are one",
+            asks(found, "TTFT beside the client's", "ttft_difference_ms"),
         )
     worst = max(rows, key=lambda r: r["ttft_difference_ms"] / max(r["ttft_client_ms"], 1e-9))
     late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]

@@ -8,9 +8,10 @@ from typing import Literal
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.analyse.ladders import kind_of
 
-__all__ = ["State", "Weigh", "label", "reason", "undecided"]
+__all__ = ["ORDER", "State", "Weigh", "label", "reason", "undecided"]
 
 State = Literal["binds", "contributes", "not decided", "cleared"]
+ORDER: dict[State, int] = {"binds": 0, "contributes": 1, "not decided": 2, "cleared": 3}
 Weigh = Callable[[Findings], Hypothesis]
 
 

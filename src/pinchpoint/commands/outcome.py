@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinchpoint.analyse.findings import Findings
+from pinchpoint.analyse.trust import only_the_generator
 from pinchpoint.record.folder import RunFolder
 
 __all__ = ["exit_code", "write_outcome"]
@@ -18,6 +19,7 @@ def write_outcome(folder: RunFolder, findings: Findings) -> None:
 
 
 def exit_code(folder: RunFolder, findings: Findings) -> int:
-    """0: every rung is valid and through; 1: not every one, or there is none."""
+    """0: every rung is valid and through; 1: not every one, or none, or nothing but the load generator was measured."""
     valid = bool(findings.rungs) and all(reading.valid for reading in findings.rungs)
+    valid = valid and not only_the_generator(findings)
     return 0 if valid and not folder.cut_short() else 1

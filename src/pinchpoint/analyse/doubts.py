@@ -1,0 +1,98 @@
+"""What makes a rung's numbers less than they seem, as claims."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pinchpoint.analyse.figures import capital, many, percent
+from pinchpoint.analyse.findings import Finding, RungReading
+from pinchpoint.analyse.trust import pressed
+
+__all__ = ["doubts_of"]
+
+
+class Doubted(msgspec.Struct, frozen=True):
+    """One doubt before it is a finding."""
+
+    key: str
+    claim: str
+    advice: str
+    value: float | None = None
+    unit: str = ""
+
+
+def doubts_of(r: RungReading) -> list[Finding]:
+    """One claim for each thing that a reader of this rung must know."""
+    subject = f"{r.profile} {r.isl}/{r.osl} at " + (
+        f"concurrency {r.concurrency}" if r.rate is None else f"{r.rate:g}/s"
+    )
+    return [
+        Finding(id=f"{d.key}.{r.rung}", subject=subject, claim=capital(d.claim), value=d.value, unit=d.unit, n=r.ok,
+                rungs=[r.rung], advice=d.advice)
+        for d in [*_load(r), *_measured(r)]
+    ]  # fmt: skip
+
+
+def _load(r: RungReading) -> list[Doubted]:
+    """Doubts about what was asked of the engine."""
+    found = []
+    if r.invalid_reasons:
+        found.append(Doubted("invalid", "; ".join(r.invalid_reasons), "do not use its numbers"))
+    if r.isolation and r.isolation.held is False:
+        why = "; ".join(r.isolation.reasons)
+        found.append(
+            Doubted("isolation", f"the phase was not alone: {why}", "repair this before reading the mixture")
+        )
+    if r.cached_share is not None and r.cached_share > 0.01:
+        claim = f"{percent(r.cached_share)} of prompt tokens came from a prefix cache"
+        found.append(
+            Doubted(
+                "cached",
+                claim,
+                "turn prefix caching off for a cold test",
+                r.cached_share,
+                "share of prompt tokens",
+            )
+        )
+    if r.convoy:
+        step = f"in step ({percent(r.convoy_index or 0.0)} synchrony)"
+        claim = f"requests end {step}: a cluster in step looks better than it is"
+        found.append(
+            Doubted(
+                "convoy",
+                claim,
+                "vary the output lengths, or leave the stagger on",
+                r.convoy_index,
+                "share in step",
+            )
+        )
+    return found
+
+
+def _measured(r: RungReading) -> list[Doubted]:
+    """Doubts about the measuring."""
+    found = []
+    if r.client and r.client.limited:
+        # More workers are no help on a host whose CPUs are all busy.
+        more = "give the load generator a host of its own"
+        advice = (
+            more
+            if pressed(r)
+            else f"give the load generator more --workers, or {more.removeprefix('give the load generator ')}"
+        )
+        found.append(
+            Doubted("client", f"the load generator was the limit: {'; '.join(r.client.reasons)}", advice)
+        )
+    if r.stationary is False:
+        by = "from nothing" if r.stationary_change is None else percent(r.stationary_change, sign=True)
+        claim = f"throughput did not hold steady: {by} from the first to the last third of {many(r.ok, 'request')}"
+        found.append(
+            Doubted(
+                "drift",
+                claim,
+                "drive it longer, or warm it up more",
+                r.stationary_change,
+                "share of throughput",
+            )
+        )
+    return found
