@@ -139,7 +139,7 @@ METRICS: dict[str, tuple[str, str, str]] = {
     "ceiling": (
         "Ceiling",
         "tok/s",
-        "Where throughput stops rising: 'not reached', 'plateau' or 'retrograde'.",
+        "Where throughput stops rising: 'not reached', 'plateau', 'retrograde', 'possible fall' or 'undecided'.",
     ),
     "little": (
         "Little's law",
