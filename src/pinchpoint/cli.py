@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 from pinchpoint import __version__
 from pinchpoint.errors import PinchpointError
-from pinchpoint.flags import EndpointFlags, LoadFlags, OutputFlags, given
+from pinchpoint.flags import EndpointFlags, LoadFlags, OutputFlags, WatchFlags, given
 
 __all__ = ["app", "main"]
 
@@ -29,12 +29,19 @@ app = App(
 
 Json = Annotated[bool, Parameter(name="--json", help="Print values for machines.", show_default=False)]
 ConfigFile = Annotated[Path | None, Parameter(name=("--config", "-c"), help="Plan file: TOML, YAML or JSON.")]
+Overrides = Annotated[
+    str,
+    Parameter(
+        help="Flags written as name=value, _ for -, as concurrency=8,16 model=M: they win over the plan file, "
+        "and flags win over them."
+    ),
+]
 Runs = Annotated[Path, Parameter(help="Run folder.")]
 
 
 @app.command
 def run(
-    *overrides: str,
+    *overrides: Overrides,
     endpoint: EndpointFlags = EndpointFlags(),  # noqa: B008 - frozen
     load: LoadFlags = LoadFlags(),  # noqa: B008
     output: OutputFlags = OutputFlags(),  # noqa: B008
@@ -76,12 +83,17 @@ def run(
 def demo(
     *,
     engine: Annotated[
-        str, Parameter(help="What to measure: llamacpp, a llama.cpp server with a random micro model.")
+        str,
+        Parameter(
+            metavar="NAME", help="What to measure: llamacpp, a llama.cpp server with a random micro model."
+        ),
     ] = "llamacpp",
-    output_dir: Annotated[str | None, Parameter(name=("--output-dir", "-o"), help="Run folder.")] = None,
+    output_dir: Annotated[
+        str | None, Parameter(name=("--output-dir", "-o"), metavar="FOLDER", help="Run folder.")
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Start an engine on this machine, measure it, and open up what a report looks like. Takes a few minutes.
+    """Start a small engine on this machine, measure it, and write a report like that of a real run. Takes a few minutes.
 
     Example:
 
@@ -94,9 +106,9 @@ def demo(
 
 @app.command
 def check(
-    *overrides: str,
+    *overrides: Overrides,
     endpoint: EndpointFlags = EndpointFlags(),  # noqa: B008
-    output: OutputFlags = OutputFlags(),  # noqa: B008
+    watching: WatchFlags = WatchFlags(),  # noqa: B008
     config: ConfigFile = None,
     json: Json = False,
 ) -> int:
@@ -104,11 +116,11 @@ def check(
 
     Example:
 
-      pinchpoint check --url http://127.0.0.1:8000
+      pinchpoint check --url http://127.0.0.1:8000 --watch nic:// --watch 'snmp://leaf1?port=Ethernet*'
     """
     from pinchpoint.commands import check as command
 
-    return command.from_terminal(_plan(config, overrides, given(endpoint, output)), as_json=json)
+    return command.from_terminal(_plan(config, overrides, given(endpoint, watching)), as_json=json)
 
 
 @app.command
@@ -132,7 +144,7 @@ def report(
         Path | None,
         Parameter(name=("--output", "-o"), help="Where to; default report.html in the run folder."),
     ] = None,
-    format: Annotated[str, Parameter(help="html, markdown, csv or terminal.")] = "html",
+    format: Annotated[str, Parameter(metavar="FORM", help="html, markdown, csv or terminal.")] = "html",
     json: Json = False,
 ) -> int:
     """Draw the report again from the record.
@@ -153,7 +165,7 @@ def compare(
     *,
     json: Json = False,
 ) -> int:
-    """Compare two runs rung by rung: what changed, and what only moved.
+    """Compare two runs rung by rung: what changed by more than their noise, and what did not.
 
     Example:
 
@@ -166,10 +178,12 @@ def compare(
 
 @app.command
 def watch(
-    *overrides: str,
+    *overrides: Overrides,
     endpoint: EndpointFlags = EndpointFlags(),  # noqa: B008
     output: OutputFlags = OutputFlags(),  # noqa: B008
-    duration: Annotated[str | None, Parameter(help="How long; default until Ctrl-C.")] = None,
+    duration: Annotated[
+        str | None, Parameter(metavar="TIME", help="How long, as 10m. Default: until Ctrl-C.")
+    ] = None,
     config: ConfigFile = None,
     json: Json = False,
 ) -> int:
@@ -197,10 +211,14 @@ def agent(
             name="--print", help="Print the agent as one file that needs no install.", show_default=False
         ),
     ] = False,
-    host: Annotated[str | None, Parameter(help="Address to listen on. Default 127.0.0.1.")] = None,
+    host: Annotated[
+        str | None, Parameter(metavar="ADDRESS", help="Address to listen on. Default 127.0.0.1.")
+    ] = None,
     port: Annotated[int | None, Parameter(help="Default 9401.")] = None,
-    hz: Annotated[str | None, Parameter(help="Samples per second.")] = None,
-    token: Annotated[str | None, Parameter(help="env:NAME or file:PATH; readers must know it.")] = None,
+    hz: Annotated[str | None, Parameter(metavar="HZ", help="Samples per second.")] = None,
+    token: Annotated[
+        str | None, Parameter(metavar="WHERE", help="env:NAME or file:PATH; readers must know it.")
+    ] = None,
 ) -> int:
     """Serve this node's NIC, RDMA, GPU and pressure counters to --watch agent://…, read-only.
 
@@ -264,7 +282,7 @@ def judge(
 @app.command
 def simulate(
     twin: TwinFile,
-    *overrides: str,
+    *overrides: Overrides,
     load: LoadFlags = LoadFlags(),  # noqa: B008
     output: OutputFlags = OutputFlags(),  # noqa: B008
     config: ConfigFile = None,
@@ -288,13 +306,15 @@ def sweep(
     over: Annotated[
         str,
         Parameter(
-            help="What is varied: token_budget=512..32768, ranks, concurrency, disaggregation, max_sequences, kv_tokens."
+            metavar="WHAT=FROM..TO",
+            help="What is varied: token_budget=512..32768, ranks, concurrency, disaggregation, max_sequences, kv_tokens.",
         ),
     ] = "token_budget",
     profile: Annotated[
-        list[str] | None, Parameter(help="NAME=ISL/OSL; repeatable. Default: the twin's mixed shape.")
+        list[str] | None,
+        Parameter(metavar="NAME=ISL/OSL", help="A shape; repeatable. Default: the twin's mixed one."),
     ] = None,
-    concurrency: Annotated[str | None, Parameter(help="As 32,64.")] = None,
+    concurrency: Annotated[str | None, Parameter(metavar="N,N,…", help="As 32,64.")] = None,
     json: Json = False,
 ) -> int:
     """Trade-offs of a twin: longest pause, gaps by count and by time, TTFT and throughput at every setting.
@@ -320,10 +340,10 @@ def sweep(
 def serve(
     twin: TwinFile,
     *,
-    host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, Parameter(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Parameter(help="0: a free one.")] = 8000,
     speed: Annotated[float, Parameter(help="10 plays ten times as fast.")] = 1.0,
-    model: Annotated[str, Parameter(help="Name it answers to.")] = "twin",
+    model: Annotated[str, Parameter(metavar="NAME", help="Name it answers to.")] = "twin",
 ) -> int:
     """Play the twin as an OpenAI-compatible endpoint, in real or compressed time, until Ctrl-C.
 

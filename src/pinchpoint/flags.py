@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-__all__ = ["EndpointFlags", "LoadFlags", "OutputFlags", "given"]
+__all__ = ["EndpointFlags", "LoadFlags", "OutputFlags", "WatchFlags", "given"]
 
 ENDPOINT = Group("Endpoint", sort_key=1)
 LOAD = Group("Load", sort_key=2)
@@ -29,6 +29,7 @@ class EndpointFlags:
     url: Annotated[
         Words,
         Parameter(
+            metavar="URL",
             name=("--url", "-u", "--base-url"),
             group=ENDPOINT,
             help="Endpoint, with or without /v1; repeat for replicas, which then share the load.",
@@ -36,15 +37,25 @@ class EndpointFlags:
     ] = None
     model: Annotated[
         Text,
-        Parameter(name=("--model", "-m"), group=ENDPOINT, help="Model name. Default: the only one listed."),
+        Parameter(
+            metavar="NAME",
+            name=("--model", "-m"),
+            group=ENDPOINT,
+            help="Model name. Default: the only one listed.",
+        ),
     ] = None
     endpoint_type: Annotated[
         Text,
-        Parameter(group=ENDPOINT, help="chat, completions or auto (completions where the server has it)."),
+        Parameter(
+            metavar="KIND",
+            group=ENDPOINT,
+            help="chat, completions, or auto (default): completions where the server has it.",
+        ),
     ] = None
     api_key: Annotated[
         Text,
         Parameter(
+            metavar="WHERE",
             group=ENDPOINT,
             help="env:NAME or file:PATH, never the key itself. Default: env:OPENAI_API_KEY if set.",
         ),
@@ -52,24 +63,33 @@ class EndpointFlags:
     header: Annotated[
         Words,
         Parameter(
+            metavar="HEADER",
             name=("--header", "-H"),
             group=ENDPOINT,
-            help="'Name: value'; a value may be env:NAME or file:PATH.",
+            help="'Name: value'; a value may be env:NAME or file:PATH; repeatable.",
         ),
     ] = None
     extra_body: Annotated[
-        Text, Parameter(group=ENDPOINT, help="JSON object merged into every request body.")
+        Text,
+        Parameter(
+            metavar="JSON", group=ENDPOINT, help="Merged into every request body, as '{\"temperature\": 0}'."
+        ),
     ] = None
     insecure: Annotated[Switch, Parameter(group=ENDPOINT, help="Do not verify the server's certificate.")] = (
         None
     )
-    ca_file: Annotated[Text, Parameter(group=ENDPOINT, help="Certificate authority to trust, PEM.")] = None
-    client_cert: Annotated[Text, Parameter(group=ENDPOINT, help="Client certificate and key, one PEM.")] = (
-        None
-    )
-    connect_timeout: Annotated[Text, Parameter(group=ENDPOINT, help="Default 10s.")] = None
+    ca_file: Annotated[
+        Text, Parameter(metavar="FILE", group=ENDPOINT, help="Certificate authority to trust, PEM.")
+    ] = None
+    client_cert: Annotated[
+        Text, Parameter(metavar="FILE", group=ENDPOINT, help="Client certificate and key, one PEM.")
+    ] = None
+    connect_timeout: Annotated[Text, Parameter(metavar="TIME", group=ENDPOINT, help="Default 10s.")] = None
     idle_timeout: Annotated[
-        Text, Parameter(group=ENDPOINT, help="A request without a byte for this long fails. Default 10m.")
+        Text,
+        Parameter(
+            metavar="TIME", group=ENDPOINT, help="A request without a byte for this long fails. Default 10m."
+        ),
     ] = None
     skip_check: Annotated[
         Switch,
@@ -85,14 +105,18 @@ class LoadFlags:
     profiles: Annotated[
         Text,
         Parameter(
+            metavar="NAMES",
             group=LOAD,
             help="Which of prefill (8192/1, 16384/1), decode (128/2048), mixed (4096/512). Default: all.",
         ),
     ] = None
-    profile: Annotated[Words, Parameter(group=LOAD, help="Your own shape, NAME=ISL/OSL; repeatable.")] = None
+    profile: Annotated[
+        Words, Parameter(metavar="NAME=ISL/OSL", group=LOAD, help="Your own shape, NAME=ISL/OSL; repeatable.")
+    ] = None
     concurrency: Annotated[
         Text,
         Parameter(
+            metavar="N,N,…|auto",
             name=("--concurrency", "--max-concurrency"),
             group=LOAD,
             help="Ladder, as 8,16,32; or auto: climb until the ceiling was seen. Default 8,16,32,64,128.",
@@ -101,33 +125,56 @@ class LoadFlags:
     request_count: Annotated[
         Text,
         Parameter(
+            metavar="N",
             name=("--request-count", "--num-prompts"),
             group=LOAD,
             help="Measured requests per rung. Default 4 × concurrency.",
         ),
     ] = None
     requests_per_slot: Annotated[
-        Text, Parameter(group=LOAD, help="Measured requests per slot of concurrency. Default 4.")
+        Text, Parameter(metavar="N", group=LOAD, help="Measured requests per slot of concurrency. Default 4.")
     ] = None
     duration: Annotated[
-        Text, Parameter(group=LOAD, help="Measure each rung for this long instead of by count, as 60s.")
+        Text,
+        Parameter(
+            metavar="TIME",
+            group=LOAD,
+            help="Measure each rung for this long, as 60s or 2m, instead of by count.",
+        ),
     ] = None
     warmup_request_count: Annotated[
-        Text, Parameter(group=LOAD, help="Warm-up requests per rung. Default one per slot.")
+        Text,
+        Parameter(
+            metavar="N",
+            group=LOAD,
+            help="Uncounted requests before each rung, as 16. Default: one per slot of concurrency.",
+        ),
     ] = None
     no_stagger: Annotated[
         Switch, Parameter(group=LOAD, help="Let all slots start in step (they stay in step: a convoy).")
     ] = None
     num_runs: Annotated[
-        Text, Parameter(group=LOAD, help="Drive the ladder this many times, for intervals.")
+        Text,
+        Parameter(
+            metavar="N", group=LOAD, help="Drive the ladder this many times, for intervals. Default 1."
+        ),
     ] = None
     random_seed: Annotated[
-        Text, Parameter(name=("--random-seed", "--seed"), group=LOAD, help="Default: drawn, and recorded.")
+        Text,
+        Parameter(
+            metavar="N", name=("--random-seed", "--seed"), group=LOAD, help="Default: drawn, and recorded."
+        ),
     ] = None
     drain_limit: Annotated[
-        Text, Parameter(group=LOAD, help="How long requests in flight may take to end. Default 2m.")
+        Text,
+        Parameter(
+            metavar="TIME", group=LOAD, help="How long requests in flight may take to end. Default 2m."
+        ),
     ] = None
-    ramp: Annotated[Text, Parameter(group=LOAD, help="Spread the start over this long.")] = None
+    ramp: Annotated[
+        Text,
+        Parameter(metavar="TIME", group=LOAD, help="Spread the start over this long, as 10s. Default 0."),
+    ] = None
     workers: Annotated[
         Text,
         Parameter(metavar="N", group=LOAD, help="Load-generating processes. Default: one per spare core."),
@@ -141,29 +188,46 @@ class LoadFlags:
             metavar="WHERE", group=LOAD, help="Where the workers run: local (default), or ray://HOST:PORT."
         ),
     ] = None
-    fleet: Annotated[Text, Parameter(group=LOAD, help="local, or ray://HOST:PORT.")] = None
     request_rate: Annotated[
         Text,
         Parameter(
-            group=OPEN, help="Requests/s, one rung each, as 1,2,4. --concurrency then caps what is in flight."
+            metavar="RATE,…",
+            group=OPEN,
+            help="Requests/s, one rung each, as 1,2,4. --concurrency then caps what is in flight.",
         ),
     ] = None
     arrival_pattern: Annotated[
-        Text, Parameter(group=OPEN, help="poisson (default), constant, gamma, burst.")
+        Text, Parameter(metavar="PATTERN", group=OPEN, help="poisson (default), constant, gamma, burst.")
     ] = None
-    burstiness: Annotated[Text, Parameter(group=OPEN, help="Gamma shape: 1 = Poisson, below 1 burstier.")] = (
-        None
-    )
+    burstiness: Annotated[
+        Text,
+        Parameter(
+            metavar="X",
+            group=OPEN,
+            help="Shape of the gamma pattern: 1 (default) is Poisson, below 1 burstier.",
+        ),
+    ] = None
     burst_size: Annotated[
-        Text, Parameter(group=OPEN, help="Requests due at once with the burst pattern.")
+        Text,
+        Parameter(
+            metavar="N",
+            group=OPEN,
+            help="With --arrival-pattern burst: this many are due at once, as 8. Default 1.",
+        ),
     ] = None
     trace: Annotated[
-        Text, Parameter(group=OPEN, help="Replay arrivals and lengths: Mooncake JSONL or Azure CSV.")
+        Text,
+        Parameter(
+            metavar="FILE", group=OPEN, help="Replay arrivals and lengths: Mooncake JSONL or Azure CSV."
+        ),
     ] = None
-    trace_speed: Annotated[Text, Parameter(group=OPEN, help="2 replays twice as fast. Default 1.")] = None
+    trace_speed: Annotated[
+        Text, Parameter(metavar="X", group=OPEN, help="2 replays twice as fast. Default 1.")
+    ] = None
     goodput: Annotated[
         Words,
         Parameter(
+            metavar="LIMIT:MS",
             group=LIMITS,
             consume_multiple=True,
             help="Limits of a good request in ms: ttft:500 tpot:30 e2e:9000.",
@@ -172,20 +236,69 @@ class LoadFlags:
     budget: Annotated[
         Text,
         Parameter(
+            metavar="TIME",
             group=LIMITS,
             help="Whole run at most this long, as 50m: rungs ordered by what they tell, then trimmed.",
         ),
     ] = None
-    max_requests: Annotated[Text, Parameter(group=LIMITS, help="Stop before the run would send more.")] = None
+    max_requests: Annotated[
+        Text,
+        Parameter(
+            metavar="N",
+            group=LIMITS,
+            help="Stop before the run would send more than this, as 10000. Default: no limit.",
+        ),
+    ] = None
     max_duration: Annotated[
-        Text, Parameter(group=LIMITS, help="Stop after this long, keep what was measured.")
+        Text,
+        Parameter(
+            metavar="TIME",
+            group=LIMITS,
+            help="Stop after this long, as 2h, and keep what was measured. Default: no limit.",
+        ),
     ] = None
     max_error_share: Annotated[
-        Text, Parameter(group=LIMITS, help="A rung with a larger share of failures is invalid. Default 0.05.")
+        Text,
+        Parameter(
+            metavar="SHARE",
+            group=LIMITS,
+            help="A rung with a larger share of failures is invalid. Default 0.05.",
+        ),
     ] = None
     auto_max_concurrency: Annotated[
-        Text, Parameter(group=LIMITS, help="Where --concurrency auto stops. Default 1024.")
+        Text, Parameter(metavar="N", group=LIMITS, help="Where --concurrency auto stops. Default 1024.")
     ] = None
+
+
+WatchSource = Annotated[
+    Words,
+    Parameter(
+        name="--watch",
+        metavar="SOURCE",
+        group=WATCH,
+        help="Source to sample on the same clock; repeatable: engine://HOST:PORT (the endpoint's own metrics are "
+        "watched unasked), nic://, rdma://, gpu://HOST, agent://HOST, snmp://HOST?port=Ethernet*, gnmi://HOST, "
+        "prometheus://HOST; none: nothing.",
+    ),
+]
+WatchHz = Annotated[
+    Text,
+    Parameter(
+        name="--watch-hz",
+        metavar="HZ",
+        group=WATCH,
+        help="Samples per second of sources that have no pace of their own. Default 1.",
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class WatchFlags:
+    """What is watched."""
+
+    watch: WatchSource = None
+    watch_hz: WatchHz = None
 
 
 @Parameter(name="*")
@@ -193,26 +306,29 @@ class LoadFlags:
 class OutputFlags:
     """What is watched beside, and where it all goes."""
 
-    watch: Annotated[
-        Words, Parameter(group=WATCH, help="Source to sample on the same clock; repeatable.")
-    ] = None
-    watch_hz: Annotated[Text, Parameter(group=WATCH, help="Samples per second. Default 1.")] = None
+    watch: WatchSource = None
+    watch_hz: WatchHz = None
     gpus: Annotated[
-        Text, Parameter(group=WATCH, help="Number of GPUs behind the endpoint: gives tok/s per GPU.")
+        Text,
+        Parameter(metavar="N", group=WATCH, help="Number of GPUs behind the endpoint: gives tok/s per GPU."),
     ] = None
     ranks: Annotated[
-        Text, Parameter(group=WATCH, help="Number of data-parallel ranks behind the endpoint.")
+        Text, Parameter(metavar="N", group=WATCH, help="Number of data-parallel ranks behind the endpoint.")
     ] = None
     output_dir: Annotated[
         Text,
         Parameter(
-            name=("--output-dir", "-o"), group=OUTPUT, help="Run folder. Default runs/<UTC time>-<model>."
+            metavar="FOLDER",
+            name=("--output-dir", "-o"),
+            group=OUTPUT,
+            help="Run folder. Default runs/<UTC time>-<model>.",
         ),
     ] = None
-    lang: Annotated[Text, Parameter(group=OUTPUT, help="Language of the report: en or ko.")] = None
-    metadata: Annotated[Words, Parameter(group=OUTPUT, help="name=value, kept with the run; repeatable.")] = (
-        None
-    )
+    lang: Annotated[Text, Parameter(metavar="LANG", group=OUTPUT, help="Language of the report: en.")] = None
+    metadata: Annotated[
+        Words,
+        Parameter(metavar="NAME=VALUE", group=OUTPUT, help="name=value, kept with the run; repeatable."),
+    ] = None
 
 
 def given(*groups: Any) -> dict[str, Any]:

@@ -81,7 +81,7 @@ FIELDS: dict[str, tuple[str, values.Reader]] = {
     "skip_check": ("skip_check", values.flag),
     "no_self_check": ("self_check", values.negated),
     "output_dir": ("output_dir", values.text),
-    "lang": ("lang", values.choice("en", "ko")),
+    "lang": ("lang", values.language),
     "metadata": ("metadata", values.labels),
     # Read together, below:
     "profiles": ("profiles", values.words),

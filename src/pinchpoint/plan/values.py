@@ -57,6 +57,13 @@ def choice(*allowed: str) -> Reader:
     return read
 
 
+def language(value: Any) -> str:
+    """The language of the report."""
+    if value != "en":
+        raise PlanError(f"the report speaks English only so far; leave {value!r} out, or write en")
+    return str(value)
+
+
 def number(value: Any) -> float:
     """A finite number, also as text."""
     if isinstance(value, bool):

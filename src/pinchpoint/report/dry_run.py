@@ -27,20 +27,7 @@ def print_plan(plan: Plan, rows: Sequence[Mapping[str, Any]], console: Console |
         words("dry.target", urls=urls, model=clean(plan.endpoint.model or words("dry.any_model"))),
         markup=False,
     )
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(words("dry.rung"))
-    for head in ("requests", "warmup", "tokens_in", "tokens_out", "time"):
-        table.add_column(words(f"dry.{head}"), justify="right")
-    for row in rows:
-        table.add_row(
-            clean(row["rung"]),
-            _whole(row["requests"]) if row["duration_s"] is None else words("dry.by_time"),
-            _whole(row["warmup"]),
-            _whole(row["input_tokens"]),
-            _whole(row["output_tokens"]),
-            show_duration(row["estimate_s"] * SECOND),
-        )
-    console.print(table)
+    console.print(_table(rows, console.width, words))
     total = sum(row["estimate_s"] for row in rows)
     console.print(words("dry.total", n=len(rows), time=show_duration(total * SECOND)), markup=False)
     console.print(
@@ -53,6 +40,41 @@ def print_plan(plan: Plan, rows: Sequence[Mapping[str, Any]], console: Console |
         console.print(words("dry.fall"), markup=False)
     if plan.limits.budget_s is not None:
         console.print(words("dry.budget", time=show_duration(plan.limits.budget_s * SECOND)), markup=False)
+        late = sum(row.get("fits") is False for row in rows)
+        if late:
+            of = words("doubt.of", n=len(rows))
+            console.print(words("dry.late", n=late, of=of), markup=False)
+
+
+_DISPENSABLE = ("warmup", "tokens_out", "tokens_in")  # leave one after another where the screen is narrow
+
+
+def _table(rows: Sequence[Mapping[str, Any]], width: int, words: Words) -> Table:
+    """One row per rung, each on one line."""
+    columns = {
+        "rung": [clean(row["rung"], 48) for row in rows],
+        "requests": [
+            _whole(r["requests"]) if r["duration_s"] is None else words("dry.by_time") for r in rows
+        ],
+        "warmup": [_whole(row["warmup"]) for row in rows],
+        "tokens_in": [_whole(row["input_tokens"]) for row in rows],
+        "tokens_out": [_whole(row["output_tokens"]) for row in rows],
+        "time": [show_duration(row["estimate_s"] * SECOND) for row in rows],
+    }
+    if any(row.get("fits") is False for row in rows):
+        columns["fits"] = [words("dry.no") if row.get("fits") is False else "" for row in rows]
+    for key in _DISPENSABLE:
+        if sum(2 + max(map(len, (words(f"dry.{k}"), *column))) for k, column in columns.items()) <= width:
+            break
+        del columns[key]
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), collapse_padding=True, show_edge=False
+    )
+    for key in columns:
+        table.add_column(words(f"dry.{key}"), justify="left" if key == "rung" else "right", no_wrap=True)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    return table
 
 
 def _whole(number: int | None) -> str:

@@ -20,7 +20,7 @@ from pinchpoint.report.said import doubts
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
-__all__ = ["advice_lines", "ascii_only", "causes", "level", "print_summary", "summary"]
+__all__ = ["advice_lines", "ascii_only", "causes", "level", "print_lines", "print_summary", "summary"]
 
 _WIDTH = 80
 # Left out one after another where numbers are so long that the table would not fit.
@@ -210,6 +210,18 @@ def _section(key: str, lines: Iterable[str], words: Words) -> list[ConsoleRender
     if not listed:
         return []
     return [Text(), Text(words(key), style="bold cyan"), *(_hanging("• ", line) for line in listed)]
+
+
+def print_lines(console: Console, head: str, lines: Iterable[str]) -> None:
+    """A head and its lines, in ASCII where the terminal knows no more; nothing without a line."""
+    listed = list(lines)
+    if not listed:
+        return
+    shown = Group(Text(head, style="bold cyan"), *(_hanging("• ", line) for line in listed), Text())
+    with console.capture() as captured:
+        console.print(shown, highlight=False)
+    text = captured.get()
+    console.file.write(ascii_only(text) if console.options.ascii_only else text)
 
 
 def _hanging(sign: str, line: str, style: str = "") -> RichTable:
