@@ -338,8 +338,13 @@ def _interrupts(fleet: Fleet) -> Iterator[_Interrupts]:
 
 
 def print_dry_run(plan: Plan, *, as_json: bool) -> int:
-    """Say what the plan would send and how long it should take."""
-    sources_of(plan)  # what cannot be meant is refused here too
+    """Say what the plan would send and how long it should take.
+
+    Raises:
+        PlanError: what cannot be meant, or a key that leads nowhere: refused here too.
+    """
+    sources_of(plan)
+    look_up(plan.endpoint)
     rungs = first_rungs(plan)
     rows = [
         {
@@ -350,8 +355,9 @@ def print_dry_run(plan: Plan, *, as_json: bool) -> int:
             "input_tokens": None if rung.requests is None else _requests(rung) * rung.profile.isl,
             "output_tokens": None if rung.requests is None else _requests(rung) * rung.profile.osl,
             "estimate_s": round(estimate_s(rung), 1),
+            "fits": fits,
         }
-        for rung in rungs
+        for rung, fits in zip(rungs, _fitting(plan, rungs), strict=True)
     ]
     if as_json:
         print(msgspec.json.encode({"rungs": rows, "estimate_s": sum(estimate_s(r) for r in rungs)}).decode())
@@ -360,6 +366,25 @@ def print_dry_run(plan: Plan, *, as_json: bool) -> int:
 
     print_plan(plan, rows)
     return 0
+
+
+def _fitting(plan: Plan, rungs: list[Rung]) -> list[bool | None]:
+    """Which rungs the budget has room for if the assumed times hold; None without a budget.
+
+    As in a run, the first rung of a shape is never left out because of an assumption.
+    """
+    left_s = plan.limits.budget_s
+    if left_s is None:
+        return [None] * len(rungs)
+    found: list[bool | None] = []
+    known: set[Profile] = set()
+    for rung in rungs:
+        fits = left_s > 0 and (rung.profile not in known or estimate_s(rung) <= left_s)
+        if fits:
+            known.add(rung.profile)
+            left_s -= estimate_s(rung)
+        found.append(fits)
+    return found
 
 
 def from_terminal(plan: Plan, *, as_json: bool) -> int:
