@@ -24,6 +24,7 @@ app = App(
     help="Find what holds an LLM serving cluster back: prefill, decode, the two blocking each other, the queue, "
     "the KV cache, unequal ranks, the load generator itself, or the network.",
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,  # said by main(), with the exit code of the contract
     default_parameter=Parameter(negative=()),
 )
 
@@ -409,18 +410,25 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as fault:  # noqa: BLE001 - by the rules of pinchpoint.errors a fault of ours, said and kept
         _fail(_own_fault(fault))
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()
     except BrokenPipeError:
         _reader_left()
     except (OSError, ValueError) as fault:
+        _discard_output()
         _fail(f"standard output cannot be written: {fault}")
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _reader_left() -> NoReturn:
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # say nothing more, not even at exit
+    _discard_output()
     sys.exit(1)
+
+
+def _discard_output() -> None:
+    """Say nothing more, not even what is buffered when the interpreter ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _own_fault(fault: Exception) -> str:

@@ -15,7 +15,7 @@ from pinchpoint.errors import RecordError
 from pinchpoint.plan.model import Profile
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND
-from pinchpoint.vocab import Stage, TokenSource
+from pinchpoint.vocab import CUT_SHORT, Stage, TokenSource
 
 __all__ = ["MISSING", "Arrivals", "Bools", "Floats", "Ints", "Requests", "RungFacts", "RungTables", "Samples",
            "Series", "load_rung", "rungs_of"]  # fmt: skip
@@ -225,7 +225,34 @@ def load_rung(folder: RunFolder, facts: RungFacts, *, events: bool = True) -> Ru
     requests = _requests(folder.columns("SELECT * FROM requests WHERE rung = ?", [facts.rung]))
     if not events:
         return RungTables(facts, requests, no_arrivals())
-    return RungTables(facts, requests, _arrivals(folder, facts.rung, requests), _samples(folder, facts))
+    arrivals = _arrivals(folder, facts.rung, requests)
+    _refuse_contradiction(facts, requests, arrivals)
+    return RungTables(facts, requests, arrivals, _samples(folder, facts))
+
+
+def _refuse_contradiction(facts: RungFacts, requests: Requests, arrivals: Arrivals) -> None:
+    """Raise RecordError where files of a rung are missing or there twice: half a record looks like a slow server."""
+    which = f"rung {facts.rung} ({facts.label})"
+    twice = len(requests) - len(np.unique(requests.request_id))
+    if twice:
+        raise RecordError(
+            f"{which}: {twice} requests are there twice; a file in requests/ was copied: remove the copy"
+        )
+    if facts.source != "measured" or facts.note.startswith(CUT_SHORT):
+        return
+    if len(requests) == 0:
+        raise RecordError(
+            f"{which} is closed and has no requests; its files in requests/ are missing: bring them back"
+        )
+    counted, held = int(np.maximum(requests.token_events, 0).sum()), len(arrivals)
+    if counted != held:
+        raise RecordError(
+            f"{which}: {counted} events were counted and {held} recorded; a file in arrivals/ is missing, or there twice"
+        )
+    if (arrivals.t == MISSING).any():
+        raise RecordError(
+            f"{which}: events without a time; a file in arrivals/ is damaged: bring back a copy"
+        )
 
 
 def requests_table(columns: Mapping[str, Any]) -> Requests:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pinchpoint.errors import PlanError
 from pinchpoint.watch.agent_file import agent_file
 from pinchpoint.watch.node.serve import main
 
@@ -20,4 +21,9 @@ def from_terminal(*, print_file: bool, arguments: Sequence[str] = ()) -> int:
     if print_file:
         print(agent_file(), end="")
         return 0
-    return main(list(arguments))
+    try:
+        return main(list(arguments))
+    except SystemExit as refused:  # the agent is a file of its own, and knows no errors of ours
+        if isinstance(refused.code, str):
+            raise PlanError(refused.code) from None
+        raise

@@ -12,7 +12,7 @@ from typing import Any
 
 from pinchpoint.units import now_ns
 
-__all__ = ["clock", "host_facts", "run_name"]
+__all__ = ["clock", "host_facts", "proxies_ignored", "run_name"]
 
 _PACKAGES = ("pinchpoint", "numpy", "duckdb", "msgspec", "uvloop", "httptools")
 
@@ -30,7 +30,14 @@ def host_facts() -> dict[str, Any]:
         },
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
         "clocks": [clock(first_rung=0)],
+        "proxies_ignored": proxies_ignored(),
     }
+
+
+def proxies_ignored() -> list[str]:
+    """Names of the proxy settings in the environment; none is used: a proxy would be measured with the endpoint."""
+    names = ("http_proxy", "https_proxy", "all_proxy")
+    return sorted(name for name in os.environ if name.lower() in names and os.environ[name])
 
 
 def clock(first_rung: int) -> dict[str, Any]:

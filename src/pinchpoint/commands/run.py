@@ -13,7 +13,7 @@ import msgspec
 
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.reading import read_latest, read_run
-from pinchpoint.commands.facts import clock, host_facts, run_name
+from pinchpoint.commands.facts import clock, host_facts, proxies_ignored, run_name
 from pinchpoint.commands.outcome import exit_code, write_outcome
 from pinchpoint.commands.self_check import self_check
 from pinchpoint.drive.fleet import Fleet, check_host, open_fleet
@@ -91,6 +91,8 @@ def run(plan: Plan, onlooker: Onlooker | None = None) -> RunResult:
         {**host_facts(), "source": "measured", "dialect": probed.dialect, "endpoint": probed.facts},
     )
     onlooker.note(f"record: {folder.path}")
+    if ignored := proxies_ignored():
+        onlooker.note(f"{', '.join(ignored)} set, and not used: the endpoint is asked directly")
     return _drive_all(folder, plan, probed.dialect, onlooker)
 
 
@@ -166,10 +168,10 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
 def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
     seen = [seen_of(reading) for reading in read_run(folder).rungs] if folder.closed() else []
     headers = look_up(plan.endpoint).headers
-    with (
-        open_watch(plan, folder.path, headers) as watching,
     if plan.self_check:
         _check_self(folder, plan, onlooker)
+    with (
+        open_watch(plan, folder.path, headers) as watching,
         open_fleet(plan, dialect, folder) as fleet,
     ):
         for source in watching.status():
@@ -191,8 +193,6 @@ def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: O
     return RunResult(folder.path, findings, exit_code(folder, findings), stopped)
 
 
-def _climb(
-    folder: RunFolder, plan: Plan, fleet: Fleet, watching: Watch, seen: list[Seen], onlooker: Onlooker
 def _check_self(folder: RunFolder, plan: Plan, onlooker: Onlooker) -> None:
     ceiling = self_check(plan)
     folder.update_facts(client_ceiling=ceiling)
@@ -204,6 +204,8 @@ def _check_self(folder: RunFolder, plan: Plan, onlooker: Onlooker) -> None:
         )
 
 
+def _climb(
+    folder: RunFolder, plan: Plan, fleet: Fleet, watching: Watch, seen: list[Seen], onlooker: Onlooker
 ) -> str | None:
     """Drive rungs until the plan is done or something ends it; says what ended it."""
     deadline = _Deadline(plan)

@@ -19,6 +19,7 @@ import duckdb
 import msgspec
 import numpy as np
 
+from pinchpoint import __version__
 from pinchpoint.errors import RecordError
 from pinchpoint.plan.model import Plan, Rung
 from pinchpoint.record.files import NULL, TABLES, write_bytes, write_parquet, write_table
@@ -122,7 +123,7 @@ class RunFolder:
         path = Path(path)
         try:
             facts = msgspec.json.decode((path / "facts.json").read_bytes(), type=dict[str, Any])
-            plan = msgspec.json.decode((path / "plan.json").read_bytes(), type=Plan)
+            written = (path / "plan.json").read_bytes()
         except FileNotFoundError as failure:
             raise RecordError(
                 f"{path} is no run folder: it has no {Path(failure.filename).name}"
@@ -135,7 +136,7 @@ class RunFolder:
                 f"{path} has schema {schema!r}, this pinchpoint reads {SCHEMA_VERSION}; "
                 "read it with the version named under facts.json: versions"
             )
-        return cls(path, plan, facts, _read_marks(path / "marks.parquet"))
+        return cls(path, _read_plan(path, written, facts), facts, _read_marks(path / "marks.parquet"))
 
     def __enter__(self) -> Self:
         return self
@@ -238,7 +239,9 @@ class RunFolder:
         try:
             return self._connect().execute(sql, list(parameters)).fetchnumpy()
         except duckdb.Error as failure:
-            raise RecordError(f"{self.path}: {failure}") from failure
+            raise RecordError(
+                f"{self.path}: a file of the record is damaged: {failure}; bring back a copy of it"
+            ) from failure
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
@@ -286,6 +289,18 @@ def _scrub(value: Any) -> Any:
     return [_scrub(inner) for inner in value] if isinstance(value, list) else value
 
 
+def _read_plan(path: Path, written: bytes, facts: Mapping[str, Any]) -> Plan:
+    try:
+        return msgspec.json.decode(written, type=Plan)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as failure:
+        versions = facts.get("versions")
+        by = versions.get("pinchpoint") if isinstance(versions, dict) else None
+        hint = (
+            "" if by in (None, __version__) else f"; it was written by pinchpoint {by}, this is {__version__}"
+        )
+        raise RecordError(f"{path}: plan.json cannot be read: {failure}{hint}") from failure
+
+
 def _read_marks(path: Path) -> list[Mark]:
     try:
         with duckdb.connect(config={"threads": 1}) as connection:
@@ -293,4 +308,6 @@ def _read_marks(path: Path) -> list[Mark]:
             rows = connection.execute(f"SELECT {names} FROM read_parquet(?)", [str(path)]).fetchall()
         return [msgspec.convert(dict(zip(MARKS, row, strict=True)), Mark) for row in rows]
     except (duckdb.Error, msgspec.ValidationError) as failure:
-        raise RecordError(f"{path} cannot be read: {failure}") from failure
+        raise RecordError(
+            f"{path} cannot be read: {failure}; without it nothing tells which rungs are whole: bring back a copy"
+        ) from failure
