@@ -48,7 +48,7 @@ def test_each_phase_alone_is_exactly_what_was_asked(pinchpoint):
             "run", "-u", engine.url, "--profile", "prefill=512/1", "--profile", "decode=16/300", "--concurrency", "2",
             "--requests-per-slot", "3", *ONE_WORKER, "-o", "held",
         )  # fmt: skip
-        assert done.code == 0, done.said
+        assert done.whole, done.said
         broken = pinchpoint(
             "run", "-u", engine.url, "--profile", "decode=16/900", "--concurrency", "2", "--requests-per-slot", "3",
             *ONE_WORKER, "--extra-body", '{"ignore_eos": false}', "-o", "broken",

@@ -64,7 +64,7 @@ def ran(tmp_path_factory):
             "--requests-per-slot", "4", "--goodput", "ttft:5000", "--max-error-share", "0.5", "--workers", "1",
             "--skip-check", "-m", "scripted", "--endpoint-type", "completions", "-o", "out",
         )  # fmt: skip
-    assert done.code == 0, done.said
+    assert done.whole, done.said
     return pinchpoint.home / "out"
 
 
