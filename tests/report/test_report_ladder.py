@@ -110,16 +110,14 @@ def test_reasons_that_differ_only_in_their_numbers_share_one_footnote():
 def test_numbers_that_differ_say_at_which_rung():
     notes = Notes()
     for level, n in (("1", 6), ("4", 9), ("8", 9)):
-        notes(f"needs 100 values, there are {n}", (level, "mixed"))
+        notes(f"needs 100 values, there are {n}", level)
     assert notes.lines() == ["needs 100 values, there are 6/9 (at 1, 4+8)"]
-    notes("needs 100 values, there are 7", ("8", "decode"))  # the same level, another number
-    assert notes.lines() == ["needs 100 values, there are 6/9/7 (at mixed 1, mixed 4+mixed 8, decode 8)"]
 
 
 def test_one_number_for_all_names_no_rung():
     notes = Notes()
     for level in ("1", "4"):
-        notes("needs 100 values, there are 24", (level, "mixed"))
+        notes("needs 100 values, there are 24", level)
     assert notes.lines() == ["needs 100 values, there are 24"]
 
 

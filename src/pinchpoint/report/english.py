@@ -339,7 +339,7 @@ _NETWORK = {
     "net.col.tokens": "output tokens",
     "net.col.ttft": "TTFT mean",
     "net.col.queue": "in queue",
-    "net.col.kv": "KV cache, fullest",
+    "net.col.kv": "fullest KV cache",
     "net.col.preemptions": "preemptions",
     "net.col.differences": "",
     "net.direction.in": "in",

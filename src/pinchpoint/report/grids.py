@@ -103,8 +103,11 @@ def ceilings(findings: Findings, words: Words) -> Grid | None:
     rows = []
     for ceiling in findings.ceilings:
 
-        def cell(text: str, key: str, refused: dict[str, str] = ceiling.refused) -> Cell:
+        def cell(
+            text: str, key: str, refused: dict[str, str] = ceiling.refused, said: str = ceiling.words
+        ) -> Cell:
             why = refused.get(key)
+            why = None if why == said else why  # it stands in the row's own words
             return Cell(text, (notes(why),) if why and text == figures.MISSING else ())
 
         interval = figures.MISSING

@@ -218,14 +218,14 @@ class Notes:
 
     def __init__(self, at: str = "at {levels}") -> None:
         self._at = at
-        self._said: dict[str, dict[str, list[tuple[str, str]]]] = {}  # skeleton -> text -> rungs it is about
+        self._said: dict[str, dict[str, list[str]]] = {}  # skeleton -> text -> rungs it is about
 
-    def __call__(self, text: str, rung: tuple[str, str] | None = None) -> int:
-        """The footnote's number, from 1; ``rung`` names what it is about: level and profile."""
+    def __call__(self, text: str, rung: str = "") -> int:
+        """The footnote's number, from 1; ``rung`` names what it is about: a level of the ladder."""
         text = clean(text)
         skeleton = _NUMBER.sub("\0", text)
         rungs = self._said.setdefault(skeleton, {}).setdefault(text, [])
-        if rung is not None and rung not in rungs:
+        if rung and rung not in rungs:
             rungs.append(rung)
         return list(self._said).index(skeleton) + 1
 
@@ -233,7 +233,7 @@ class Notes:
         """The texts, in order."""
         return [self._line(skeleton, said) for skeleton, said in self._said.items()]
 
-    def _line(self, skeleton: str, said: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    def _line(self, skeleton: str, said: Mapping[str, Sequence[str]]) -> str:
         if len(said) == 1:
             return next(iter(said))
         parts = skeleton.split("\0")
@@ -242,14 +242,7 @@ class Notes:
         text = parts[0] + "".join(number + part for number, part in zip(joined, parts[1:], strict=True))
         if len(said) > _MOST_LISTED or not all(said.values()):
             return text
-        # The level alone names a rung, unless two profiles have it and differ.
-        flat = [{level for level, _ in rungs} for rungs in said.values()]
-        apart = sum(map(len, flat)) == len(set().union(*flat))
-        named = [
-            dict.fromkeys(level if apart else f"{profile} {level}" for level, profile in rungs)
-            for rungs in said.values()
-        ]
-        return f"{text} ({self._at.format(levels=', '.join('+'.join(names) for names in named))})"
+        return f"{text} ({self._at.format(levels=', '.join('+'.join(rungs) for rungs in said.values()))})"
 
 
 _MOST_LISTED = 8  # numbers in one footnote
@@ -295,9 +288,10 @@ def fitting(drawn: Table, widths: Sequence[float], room: float, dispensable: Seq
     return shown
 
 
-def _at(reading: RungReading) -> tuple[str, str] | None:
+def _at(reading: RungReading) -> str:
     level = reading.rate if reading.rate is not None else reading.concurrency
-    return None if level is None else (f"{level:g}", clean(reading.profile, 24))
+    again = f" #{reading.repeat + 1}" if reading.repeat else ""
+    return "" if level is None else f"{level:g}{again}"
 
 
 def _unit(column: Column, chosen: Sequence[Column], rungs: Sequence[RungReading]) -> str:

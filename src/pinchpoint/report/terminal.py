@@ -33,7 +33,7 @@ _DISPENSABLE = (
     "tok_s_per_gpu",
     "goodput_s",
 )
-_MOST_NOTES = 12  # footnotes on the terminal; the rest stands in the HTML report
+_MOST_NOTES = 6  # footnotes of a ladder on the terminal; the rest stands in the HTML report
 
 _ASCII = str.maketrans({
     "–": "-", "—": "-", "×": "x", "·": "-", "…": "...", "✗": "X", "≠": "#", "≡": "=", "Δ": "d", "−": "-",
@@ -80,10 +80,8 @@ def summary(
     parts += [_hanging("! ", doubt, "yellow") for doubt in doubts(findings, words)]
     parts.append(_counts(findings, words))
     parts += [_hanging("✗ ", line, "red") for line in failure_lines(failures, words)]
-    notes = Notes(words("note.at"))
     for ladder in ladders(findings):
-        parts += [Text(), *_ladder(ladder, words, notes)]
-    parts += _footnotes(notes, words)
+        parts += [Text(), *_ladder(ladder, words)]
     parts += _section("section.ceilings", _ceiling_lines(findings), words)
     parts += _section("section.pauses", _pause_lines(findings, words), words)
     parts += _section("section.undecided", _undecided_lines(findings, words), words)
@@ -133,20 +131,20 @@ def _counts(findings: Findings, words: Words) -> Text:
     return text
 
 
-def _ladder(ladder: Ladder, words: Words, notes: Notes) -> Iterator[ConsoleRenderable]:
+def _ladder(ladder: Ladder, words: Words) -> Iterator[ConsoleRenderable]:
     title = Text(ladder.label, style="bold cyan")
     if ladder.ceiling is not None:
         state = ladder.ceiling.state
         title.append("  " + words.either(f"ceiling.{state}", clean(state)), style="not bold dim")
     yield title
+    notes = Notes(words("note.at"))
     yield _rich_table(table(ladder, words, notes), ladder)
+    yield from _footnotes(notes, words)
 
 
 def _footnotes(notes: Notes, words: Words) -> Iterator[ConsoleRenderable]:
     lines = notes.lines()
     shown = lines if len(lines) <= _MOST_NOTES else lines[: _MOST_NOTES - 1]
-    if lines:
-        yield Text()
     for number, line in enumerate(shown, 1):
         yield _hanging(figures.superscript(number) + " ", line, "dim")
     if len(shown) < len(lines):
