@@ -12,7 +12,6 @@ Each command is a function that returns values::
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 # name → module that holds it; imported on first use, for NumPy and DuckDB are not needed to print a help text.
@@ -33,13 +32,22 @@ _EXPORTS = {
 
 __all__ = ["__version__", *_EXPORTS]
 
-try:
-    __version__ = version("pinchpoint")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0+unknown"
-
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name in _EXPORTS:
         return getattr(import_module(_EXPORTS[name]), name)
     raise AttributeError(f"module 'pinchpoint' has no attribute {name!r}")
+
+
+def _version() -> str:
+    from importlib.metadata import (
+        PackageNotFoundError,
+        version,
+    )  # half as heavy as all the rest of a help text
+
+    try:
+        return version("pinchpoint")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "0+unknown"

@@ -388,11 +388,8 @@ def _refuse_with_resume(overrides: tuple[str, ...], config: Path | None, flags: 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code. However it goes, what a person sees is a message, not a trace."""
-    with contextlib.suppress(
-        ValueError
-    ):  # a thread of somebody's program; signals are that program's to hear
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        _hear_signals()
         code = app(
             sys.argv[1:] if arguments is None else arguments,
             exit_on_error=False,
@@ -418,6 +415,16 @@ def main(arguments: list[str] | None = None) -> None:
         _discard_output()
         _fail(f"standard output cannot be written: {fault}")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _hear_signals() -> None:
+    """SIGTERM ends a command as Ctrl-C does; a run in flight hears both itself."""
+    with contextlib.suppress(
+        ValueError
+    ):  # a thread of somebody's program: signals are that program's to hear
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _reader_left() -> NoReturn:
