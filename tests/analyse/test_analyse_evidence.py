@@ -12,6 +12,9 @@ from pinchpoint.analyse.context import Context, DecodeLadder, decode_ladder
 from pinchpoint.analyse.findings import ClientView, Interference
 from pinchpoint.analyse.reading import together
 from pinchpoint.analyse.trust import only_the_generator
+from pinchpoint.commands.outcome import exit_code
+from pinchpoint.plan.model import Plan
+from pinchpoint.record.folder import RunFolder
 
 LATE = ClientView(limited=True, reasons=["its event loop woke 136 ms late (p99)"])
 FINE = ClientView(limited=False)
@@ -272,6 +275,13 @@ def test_decode_is_said_by_its_own_ceiling():
         "decode alone may be past its peak: 679 → 961 → 853 tok/s from 1 to 4 to 8 streams (peak at 4)"
     )
     assert not any(f.claim[0].islower() for f in found.findings)
+
+
+def test_the_exit_code_says_that_only_the_generator_was_measured(tmp_path):
+    with RunFolder.create(tmp_path / "run", Plan(), {}) as folder:
+        assert exit_code(folder, together(ladder([(8, 200), (16, 390)], client=LATE))) == 1
+        one = [*ladder([(8, 200)], client=LATE), rung(1, "decode", 128, 2048, 16, 390, client=FINE)]
+        assert exit_code(folder, together(one)) == 0
 
 
 def test_only_the_generator_was_measured():
