@@ -28,7 +28,7 @@ from pinchpoint.record.folder import RunFolder
 from pinchpoint.vocab import Stage
 from pinchpoint.wire.dialect import Dialect
 
-BODY = b'{"model":"null","prompt":[1,2,3,4,5,6,7,8],"max_tokens":%d,"stream":true,"stream_options":%b}'
+BODY = b'{"model":"null-engine","prompt":[1,2,3,4,5,6,7,8],"max_tokens":%d,"stream":true,"stream_options":%b}'
 
 
 class Bare(asyncio.Protocol):
@@ -56,8 +56,9 @@ def bare(port: int, chosen: argparse.Namespace) -> float:
     async def run() -> float:
         options = b'{"include_usage":true,"continuous_usage_stats":%b}' % str(chosen.usage).lower().encode()
         body = BODY % (chosen.osl, options)
-        request = (
-            b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        request = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (
+            len(body),
+            body,
         )
         loop = asyncio.get_running_loop()
         for place in range(chosen.streams):
@@ -74,7 +75,7 @@ def bare(port: int, chosen: argparse.Namespace) -> float:
 
 def worker(url: str, chosen: argparse.Namespace) -> tuple[float, dict[str, float]]:
     """CPU-ms per 1,000 tokens of one worker process, and what it saw."""
-    plan = Plan(endpoint=Endpoint(urls=(url,), model="null"), seed=1, workers=1)
+    plan = Plan(endpoint=Endpoint(urls=(url,), model="null-engine"), seed=1, workers=1)
     fields = {"stream_options", "max_tokens"} | ({"continuous_usage_stats"} if chosen.usage else set())
     dialect = Dialect(token_ids=True, accepts=frozenset(fields))
     with tempfile.TemporaryDirectory() as place:
@@ -90,7 +91,11 @@ def worker(url: str, chosen: argparse.Namespace) -> tuple[float, dict[str, float
                     marks.append((times.user + times.system, progress.tokens))
 
             rung = Rung(
-                0, Profile("x", 8, chosen.osl), chosen.streams, duration_s=chosen.seconds, warmup=chosen.streams
+                0,
+                Profile("x", 8, chosen.osl),
+                chosen.streams,
+                duration_s=chosen.seconds,
+                warmup=chosen.streams,
             )
             done = fleet.run(rung, on_progress)
         folder.close_rung(done.marks())
@@ -137,7 +142,9 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--osl", type=int, default=200)
     parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--usage", action="store_true", help="usage beside every token, as vLLM and SGLang send it")
+    parser.add_argument(
+        "--usage", action="store_true", help="usage beside every token, as vLLM and SGLang send it"
+    )
     parser.add_argument("--firehose", action="store_true")
     parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

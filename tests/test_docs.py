@@ -11,7 +11,10 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob
 
 
 def test_metric_definitions_are_the_products_own():
-    assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["page"]() == (ROOT / "docs" / "metrics.md").read_text()
+    assert (
+        runpy.run_path(str(ROOT / "docs" / "generate.py"))["page"]()
+        == (ROOT / "docs" / "metrics.md").read_text()
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -180,7 +180,8 @@ class LoadFlags:
         Parameter(metavar="N", group=LOAD, help="Load-generating processes. Default: one per spare core."),
     ] = None
     no_self_check: Annotated[
-        Switch, Parameter(group=LOAD, help="Do not measure what this load generator manages alone (2 to 3 s).")
+        Switch,
+        Parameter(group=LOAD, help="Do not measure what this load generator manages alone (2 to 3 s)."),
     ] = None
     fleet: Annotated[
         Text,

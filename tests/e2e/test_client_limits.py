@@ -18,7 +18,7 @@ from pinchpoint.record.folder import RunFolder
 
 def load(url: str, folder: str, streams: int, osl: int, requests: int) -> list[str]:
     return [
-        "run", "-u", url, "-m", "null", "--profile", f"d=8/{osl}", "--profiles", "d", "--concurrency", str(streams),
+        "run", "-u", url, "-m", "null-engine", "--profile", f"d=8/{osl}", "--profiles", "d", "--concurrency", str(streams),
         "--request-count", str(requests), "--workers", "1", "--watch", "none", "-o", folder,
     ]  # fmt: skip
 

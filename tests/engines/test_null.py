@@ -71,7 +71,7 @@ def test_without_stream_one_body(paced):
 
 
 def test_models_health_and_what_is_not_there(paced):
-    assert json.loads(ask(paced, "/v1/models")[1])["data"][0]["id"] == "null"
+    assert json.loads(ask(paced, "/v1/models")[1])["data"][0]["id"] == "null-engine"
     assert ask(paced, "/health")[0] == 200
     assert ask(paced, "/v1/embeddings", input="x")[0] == 404
     assert ask(paced, prompt=1, max_tokens="many")[0] == 400

@@ -103,7 +103,9 @@ def _invalid(rung: RungView, count: int, failed: int, kinds: Counter[str]) -> li
     own = kinds.get(ErrorKind.CANCELLED.value, 0)
     share, most = (failed - own) / max(1, count), rung.context.max_error_share
     if share > most:
-        reasons.append(f"{percent(share)} of the requests failed, more than {percent(most)}{_commonest(rung)}")
+        reasons.append(
+            f"{percent(share)} of the requests failed, more than {percent(most)}{_commonest(rung)}"
+        )
     if own:
         rung.notes.append(f"{own} requests were cut off by the client: the slowest latencies are missing")
     return reasons

@@ -70,7 +70,7 @@ def measure_ceiling(plan: Plan, load: CeilingLoad, url: str, place: Path) -> Cli
         PinchpointError: the workers cannot be started, or lack descriptors.
     """
     # Nothing of the plan's endpoint goes along: no headers, no secrets.
-    own = Plan(endpoint=Endpoint(urls=(url,), model="null"), seed=1)
+    own = Plan(endpoint=Endpoint(urls=(url,), model="null-engine"), seed=1)
     size = worker_count(plan.workers, most_streams(plan))
     rung = Rung(0, Profile("self-check", 8, load.osl), load.streams, requests=load.streams)
     fields = frozenset({"stream_options", "max_tokens"})

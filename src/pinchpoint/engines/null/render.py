@@ -9,11 +9,11 @@ BLOCK = 64  # events of one write of the firehose
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"
 _COMPLETION = (
-    b'{"id":"cmpl-1","object":"text_completion","created":1,"model":"null","choices":'
+    b'{"id":"cmpl-1","object":"text_completion","created":1,"model":"null-engine","choices":'
     b'[{"index":0,"text":" tok","logprobs":null,"finish_reason":null}],"usage":null}'
 )
 _CHAT = (
-    b'{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"null","choices":'
+    b'{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"null-engine","choices":'
     b'[{"index":0,"delta":{"content":" tok"},"logprobs":null,"finish_reason":null}],"usage":null}'
 )
 _USAGE = b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}'
@@ -54,7 +54,7 @@ class Rendered:
         if usage:
             counts = _USAGE % (prompt, tokens, prompt + tokens)
             said = chunk(
-                b'data: {"id":"1","object":"chunk","created":1,"model":"null","choices":[],"usage":%b}\n\n'
+                b'data: {"id":"1","object":"chunk","created":1,"model":"null-engine","choices":[],"usage":%b}\n\n'
                 % counts
             )
         return said + chunk(b"data: [DONE]\n\n") + LAST
@@ -64,7 +64,7 @@ class Rendered:
         text = b" tok" * tokens
         held = b'"message":{"role":"assistant","content":"%b"}' if self.chat else b'"text":"%b"'
         return whole(
-            b'{"id":"1","object":"%b","created":1,"model":"null","choices":[{"index":0,%b,"finish_reason":"length"}],'
+            b'{"id":"1","object":"%b","created":1,"model":"null-engine","choices":[{"index":0,%b,"finish_reason":"length"}],'
             b'"usage":%b}'
             % (
                 b"chat.completion" if self.chat else b"text_completion",

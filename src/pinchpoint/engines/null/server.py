@@ -17,7 +17,9 @@ from pinchpoint.units import now_ns
 __all__ = ["Engine", "Told"]
 
 _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.I)
-_MODELS = whole(b'{"object":"list","data":[{"id":"null","object":"model","created":1,"owned_by":"null"}]}')
+_MODELS = whole(
+    b'{"object":"list","data":[{"id":"null-engine","object":"model","created":1,"owned_by":"null-engine"}]}'
+)
 _LOST = whole(b'{"error":{"message":"no such path","code":404}}', b"404 Not Found")
 _BAD = whole(b'{"error":{"message":"the body is no request","code":400}}', b"400 Bad Request")
 _PIPE = 256 << 10  # the firehose stops to listen when this much waits to be taken
