@@ -28,8 +28,8 @@ class Level(msgspec.Struct, frozen=True):
 
     @property
     def low(self) -> float:
-        """Lower end of the interval; the value itself where there is none."""
-        return self.rate - (self.half or 0.0)
+        """Lower end of the interval, no rate being below zero; the value itself where there is none."""
+        return max(0.0, self.rate - (self.half or 0.0))
 
     @property
     def high(self) -> float:
