@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -365,6 +366,10 @@ def serve(
     return 0
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+_KEPT = "What was measured is kept in its run folder: pinchpoint analyse reads it, run --resume goes on"
+
+
 def _plan(config: Path | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> Any:
     from pinchpoint.plan.read import read_plan
 
@@ -404,6 +409,11 @@ def main(arguments: list[str] | None = None) -> None:
         _fail("stopped; nothing more was sent")
     except BrokenPipeError:
         _reader_left()
+    except OSError as fault:
+        if fault.errno not in _FULL:
+            _fail(_own_fault(fault))
+        _discard_output()
+        _fail(f"{fault}; free space, or send the output elsewhere. {_KEPT}")
     except Exception as fault:  # noqa: BLE001 - by the rules of pinchpoint.errors a fault of ours, said and kept
         _fail(_own_fault(fault))
     try:
@@ -445,15 +455,14 @@ def _own_fault(fault: Exception) -> str:
 
     last = traceback.extract_tb(fault.__traceback__)[-1]
     said = f"a fault of pinchpoint itself: {type(fault).__name__}: {fault} ({Path(last.filename).name}:{last.lineno})"
-    kept = "what was measured is kept in its run folder: pinchpoint analyse reads it, run --resume goes on"
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="pinchpoint-fault-", suffix=".txt", delete=False
         ) as file:
             traceback.print_exception(fault, file=file)
     except OSError:
-        return f"{said}; {kept}"
-    return f"{said}; {kept}. Please report it with {file.name}"
+        return f"{said}. {_KEPT}"
+    return f"{said}. {_KEPT}. Please report it with {file.name}"
 
 
 def _fail(message: str) -> NoReturn:

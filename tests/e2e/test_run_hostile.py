@@ -298,3 +298,56 @@ def test_a_full_output_is_a_message(whole, pinchpoint):
     )  # fmt: skip
     assert done.returncode == 2
     assert "No space left" in lines_of(done.stderr)
+
+
+def test_a_reader_that_leaves_does_not_end_a_run(scripted, pinchpoint):
+    url = scripted(Script(replies=(FAST,))).url
+    for number, where in enumerate(("| head -1", "> /dev/full")):
+        done = subprocess.run(
+            ["bash", "-c", f'"$@" {where}', "-", *pinchpoint.command("run", "-u", url, *TINY, "-o", f"out{number}")],
+            cwd=pinchpoint.home, env=pinchpoint.environment(), capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert "Exception ignored" not in done.stderr, done.stderr
+        assert rungs(pinchpoint.home / f"out{number}")["p", 2]["valid"]
+
+
+# -- two at once ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_in_progress_can_be_read_and_not_be_written_by_another(scripted, pinchpoint):
+    url = scripted(Script(replies=(FAST, Reply(osl=100, ttft_ms=20, gap_ms=10))), own_process=True).url
+    flags = (
+        "--profile",
+        "p=16/8",
+        "--profile",
+        "long=16/100",
+        "--concurrency",
+        "2",
+        "--workers",
+        "1",
+        "--watch",
+        "none",
+    )
+    run = pinchpoint.start("run", "-u", url, *flags, "-o", "out")
+    folder, end = pinchpoint.home / "out", time.monotonic() + 60
+    while len(list(folder.glob("requests/r0000-*"))) == 0 or not closed(folder):
+        assert run.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert pinchpoint("analyse", folder).code == 0
+    assert set(rungs(folder)) == {("p", 2)}
+    for arguments in (("run", "--resume", folder), ("run", "-u", url, *flags, "-o", "out")):
+        done = pinchpoint(*arguments)
+        assert done.code == 2, done.said
+        assert "another pinchpoint is writing" in lines_of(done.said) or "holds a run already" in lines_of(
+            done.said
+        )
+    said = run.communicate(timeout=60)[0]
+    assert run.returncode == 0, said
+    assert set(rungs(folder)) == {("p", 2), ("long", 2)}
+
+
+def closed(folder: Path) -> list[tuple[int]]:
+    marks = folder / "marks.parquet"
+    return duckdb.sql(f"select rung from '{marks}' where stage = 'rung'").fetchall() if marks.exists() else []

@@ -88,6 +88,7 @@ def test_speed(trace):
         (MOONCAKE.replace("915", "9.5"), 4, "input_length 9.5"),
         (MOONCAKE.replace("915", "true"), 4, "input_length True"),
         (MOONCAKE.replace("3000", '"soon"'), 4, "timestamp"),
+        (MOONCAKE.replace("3000", "1e308"), 4, "timestamp"),
         (MOONCAKE.replace("[0, 462]", "[0, null]"), 4, "hash_ids"),
         (MOONCAKE.replace("[0, 462]", "7"), 4, "hash_ids"),
         (MOONCAKE + "{oops\n", 6, "no JSON"),
@@ -112,6 +113,14 @@ def test_what_is_wrong_is_said_with_its_line(trace, text, line, says):
 def test_a_trace_without_requests(trace, text):
     with pytest.raises(PlanError, match="no request"):
         read_trace(trace(text))
+
+
+def test_a_trace_that_lasts_for_months_is_refused_unless_replayed_faster(tmp_path):
+    trace = tmp_path / "t.jsonl"
+    trace.write_text(MOONCAKE.replace("3000", "3000000000"))  # 34.7 days
+    with pytest.raises(PlanError, match="longer than 31 days"):
+        read_trace(trace)
+    assert read_trace(trace, speed=1000)[-1].due_ns == 3_000_000_000_000
 
 
 def test_a_trace_that_cannot_be_read(tmp_path):

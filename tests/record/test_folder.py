@@ -36,6 +36,9 @@ def test_only_closed_rungs_are_seen(tmp_path):
         assert again.columns("select count(*) as n from arrivals")["n"].tolist() == [5]
         assert again.closed() == {0}
         assert again.marks()[0] == Mark(0, "mixed", 100, 10, 4, None, 0, "ladder", "steady", 5, 9, "")
+        with pytest.raises(RecordError, match="another pinchpoint is writing"):
+            again.reopen()
+        folder.release()  # as the end of its process would
         assert again.reopen() == ["arrivals/r0001-w0.parquet"]
 
 

@@ -163,6 +163,8 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
             f"stopped with {rungs} closed rung{'' if rungs == 1 else 's'} in {folder.path}; nothing measured is lost: "
             f"pinchpoint analyse {folder.path} reads it, pinchpoint run --resume {folder.path} goes on"
         ) from None
+    finally:
+        folder.release()
 
 
 def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,11 +24,23 @@ from pinchpoint.units import now_ns, to_ms
 __all__ = ["LiveOnlooker", "Steps", "show_findings"]
 
 
+class _Console(Console):
+    """Rich ends the program when the reader leaves; here that is for the caller to decide."""
+
+    def on_broken_pipe(self) -> None:
+        """Say no more."""
+        self.quiet = True
+
+
 class LiveOnlooker:
-    """Tells the live view what the fleet reports; lines go to standard error when standard output is for machines."""
+    """Tells the live view what the fleet reports; lines go to standard error when standard output is for machines.
+
+    Nobody's reading ends a measurement: when the output can be written no longer (``| head``, a full disk under a
+    log), the run goes on unseen.
+    """
 
     def __init__(self, *, to_stderr: bool = False) -> None:
-        self._live = Live(Console(stderr=to_stderr))
+        self._live = Live(_Console(stderr=to_stderr))
         self._target: int | None = None
         self._start_ns = now_ns()
 
@@ -38,39 +51,44 @@ class LiveOnlooker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.__exit__(kind, error, trace)
+        self._tell(lambda live: live.__exit__(kind, error, trace))
+
+    def _tell(self, say: Callable[[Live], None]) -> None:
+        try:
+            say(self._live)
+        except OSError:
+            self._live = Live(Console(quiet=True))
 
     def note(self, text: str) -> None:
         """See :class:`pinchpoint.commands.run.Onlooker`."""
-        self._live.note(text)
+        self._tell(lambda live: live.note(text))
 
     def rung_started(self, rung: Rung, of: int | None, left_ns: int | None) -> None:
         """See :class:`pinchpoint.commands.run.Onlooker`."""
         self._target, self._start_ns = rung.concurrency, now_ns()
-        self._live.rung_started(rung, of, left_ns)
+        self._tell(lambda live: live.rung_started(rung, of, left_ns))
 
     def rung_closed(self, reading: RungReading) -> None:
         """See :class:`pinchpoint.commands.run.Onlooker`."""
-        self._live.rung_closed(reading)
+        self._tell(lambda live: live.rung_closed(reading))
 
     def progress(self, progress: orders.Progress) -> None:
         """See :class:`pinchpoint.commands.run.Onlooker`."""
-        self._live.progress(
-            Tick(
-                stage=progress.stage,
-                elapsed_ns=max(0, progress.t_ns - self._start_ns),
-                sent=progress.sent,
-                ok=progress.ok,
-                failed=sum(progress.failed.values()),
-                errors=progress.failed,
-                in_flight=progress.in_flight,
-                target=self._target,
-                tok_s=progress.tok_s,
-                ttft_ms=None if progress.ttft_ns is None else to_ms(progress.ttft_ns),
-                longest_gap_ms=to_ms(progress.longest_gap_ns) if progress.longest_gap_ns else None,
-                lag_ms=to_ms(progress.lag_ns),
-            )
+        tick = Tick(
+            stage=progress.stage,
+            elapsed_ns=max(0, progress.t_ns - self._start_ns),
+            sent=progress.sent,
+            ok=progress.ok,
+            failed=sum(progress.failed.values()),
+            errors=progress.failed,
+            in_flight=progress.in_flight,
+            target=self._target,
+            tok_s=progress.tok_s,
+            ttft_ms=None if progress.ttft_ns is None else to_ms(progress.ttft_ns),
+            longest_gap_ms=to_ms(progress.longest_gap_ns) if progress.longest_gap_ns else None,
+            lag_ms=to_ms(progress.lag_ns),
         )
+        self._tell(lambda live: live.progress(tick))
 
 
 class Steps:

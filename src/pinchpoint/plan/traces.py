@@ -26,6 +26,8 @@ __all__ = ["Trace", "TraceRow", "read_trace"]
 _AZURE = ("timestamp", "contexttokens", "generatedtokens")
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d:?\d\d)?")
 _LONGEST = 100_000_000  # tokens; beyond that it is no length
+_LATEST_MS = 1e14  # as milliseconds since 1970: in the year 5138
+_LONGEST_SPAN_NS = 31 * 86_400 * SECOND
 
 
 class TraceRow(msgspec.Struct, frozen=True):
@@ -59,6 +61,10 @@ def read_trace(path: str | Path, speed: float = 1.0) -> Trace:
     if not ordered:
         raise PlanError(f"the trace {path} holds no request")
     start = ordered[0].due_ns
+    if (ordered[-1].due_ns - start) / speed > _LONGEST_SPAN_NS:
+        raise PlanError(
+            f"the trace {path} would take longer than 31 days; cut it, or replay it faster with --trace-speed"
+        )
     return tuple(
         TraceRow(round((row.due_ns - start) / speed), row.isl, row.osl, row.hash_ids) for row in ordered
     )
@@ -83,7 +89,7 @@ def _mooncake(lines: Sequence[str], path: str | Path) -> Iterable[TraceRow]:
                 "input_length, output_length and perhaps hash_ids",
             )
         at = row["timestamp"]
-        if isinstance(at, bool) or not isinstance(at, (int, float)) or at < 0:
+        if isinstance(at, bool) or not isinstance(at, (int, float)) or not 0 <= at <= _LATEST_MS:
             raise _bad(path, number, f"timestamp {at!r} is no time in ms")
         yield TraceRow(
             round(at * MILLISECOND),

@@ -7,6 +7,7 @@ that was killed, and no reader sees them.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -71,6 +72,7 @@ class RunFolder:
         self.facts = facts
         self._marks = marks
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._claim: int | None = None  # descriptor of the folder, locked while this process writes the run
 
     @classmethod
     def create(cls, path: Path, plan: Plan, facts: Mapping[str, Any]) -> RunFolder:
@@ -89,6 +91,8 @@ class RunFolder:
                 f"cannot make the run folder {path}: {failure}; name another --output-dir"
             ) from failure
         folder = cls(path, plan, {"schema": SCHEMA_VERSION, **facts}, [])
+        folder.claim()
+        cls.check_free(path)  # again: somebody may have been faster
         folder.write_json("facts.json", folder.facts)
         folder._write_marks()
         # Last, for a folder with a plan is a run folder.
@@ -145,6 +149,33 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        self.release()
+
+    def claim(self) -> None:
+        """Be the only process that writes this run, until :meth:`release` or this process ends, however it does.
+
+        Raises:
+            RecordError: another process is writing it.
+        """
+        if self._claim is not None:
+            return
+        claim = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(claim)
+            raise RecordError(
+                f"another pinchpoint is writing to {self.path}; wait until it has ended, or name another --output-dir"
+            ) from None
+        except OSError:
+            pass  # a file system without locks, some network ones: then nobody is told
+        self._claim = claim
+
+    def release(self) -> None:
+        """Let others write this run."""
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     def close(self) -> None:
         """Let go of the database connection. The folder itself needs no closing."""
@@ -183,7 +214,12 @@ class RunFolder:
         }
 
     def reopen(self) -> list[str]:
-        """Forget rungs that were cut short and leftovers of a killed run; returns the names of removed files."""
+        """Forget rungs that were cut short and leftovers of a killed run; returns the names of removed files.
+
+        Raises:
+            RecordError: another process is writing this run.
+        """
+        self.claim()
         cut = self.cut_short()
         if cut:
             self._marks = [mark for mark in self._marks if mark.rung not in cut]
