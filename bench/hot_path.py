@@ -114,7 +114,7 @@ def worker(url: str, chosen: argparse.Namespace) -> tuple[float, dict[str, float
 
 def main(chosen: argparse.Namespace) -> None:
     mode = "firehose" if chosen.firehose else "paced"
-    with NullProcess(Pace(mode, 200, chosen.gap_ms), cpu=(os.cpu_count() or 1) - 1) as engine:
+    with NullProcess(Pace(mode, 200, chosen.gap_ms, chosen.usage), cpu=(os.cpu_count() or 1) - 1) as engine:
         pairs = []
         for _ in range(chosen.times):
             one = subprocess.run(

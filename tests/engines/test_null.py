@@ -13,7 +13,7 @@ from pinchpoint.engines.null import NullProcess, Pace
 
 @pytest.fixture(scope="module")
 def paced():
-    with NullProcess(Pace(ttft_ms=30, gap_ms=10)) as engine:
+    with NullProcess(Pace(ttft_ms=30, gap_ms=10, usage_per_event=True)) as engine:
         yield engine
 
 

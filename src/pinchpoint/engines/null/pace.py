@@ -25,6 +25,7 @@ class Pace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode = "paced"
     ttft_ms: int = 200
     gap_ms: int = 20
+    usage_per_event: bool = False  # understand ``continuous_usage_stats``, as vLLM and SGLang do
 
 
 class Ticking(Protocol):

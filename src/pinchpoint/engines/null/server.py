@@ -125,7 +125,8 @@ class Stream(asyncio.Protocol):
         self._received_ns = now_ns()
         options = asked.stream_options or _Options()
         self._rendered = self._engine.dialects[chat]
-        self._usage, self._each = bool(options.include_usage), bool(options.continuous_usage_stats)
+        self._usage = bool(options.include_usage)
+        self._each = bool(options.continuous_usage_stats) and self._engine.pace.usage_per_event
         self._plain = not asked.stream
         self._prompt = _prompt_tokens(asked)
         length = asked.max_completion_tokens or asked.max_tokens

@@ -50,6 +50,7 @@ class NullProcess:
         pace = self._pace
         command = [sys.executable, "-m", "pinchpoint.engines.null", "--until-input-ends"]
         command += [f"--mode={pace.mode}", f"--ttft-ms={pace.ttft_ms}", f"--gap-ms={pace.gap_ms}"]
+        command += ["--usage-per-event"] if pace.usage_per_event else []
         command += [] if self._cpu is None else [f"--cpu={self._cpu}"]
         command += ["--real-time"] if self._real_time else []
         self._process = subprocess.Popen(
@@ -88,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--mode", choices=get_args(Mode), default="paced")
     parser.add_argument("--ttft-ms", type=int, default=200)
     parser.add_argument("--gap-ms", type=int, default=20)
+    parser.add_argument("--usage-per-event", action="store_true", help="understand continuous_usage_stats")
     parser.add_argument("--port", type=int, default=0, help="default: a free one, printed")
     parser.add_argument("--cpu", type=int, help="run on this core only")
     parser.add_argument("--real-time", action="store_true", help="real-time priority; needs the right to it")
@@ -100,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.until_input_ends:
         threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
     raise_descriptor_limit()
-    engine = Engine(Pace(chosen.mode, chosen.ttft_ms, chosen.gap_ms))
+    engine = Engine(Pace(chosen.mode, chosen.ttft_ms, chosen.gap_ms, chosen.usage_per_event))
     uvloop.run(engine.serve(chosen.port, lambda port: print(f"http://127.0.0.1:{port}", flush=True)))
 
 
