@@ -111,7 +111,7 @@ def measure(name: str, program: Path, chosen: argparse.Namespace) -> Row:
         with log.open("wb") as out:
             running = subprocess.Popen(
                 command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=place, preexec_fn=pin,
-                env={**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "NO_COLOR": "1"},
+                env={**os.environ, "NO_COLOR": "1"},
             )  # fmt: skip
             watch = TreeWatch(running.pid)
             try:

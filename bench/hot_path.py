@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import uvloop
 
-from pinchpoint.drive.fleet import open_fleet
+from pinchpoint.drive.fleet import Fleet
 from pinchpoint.engines.null import NullProcess, Pace
 from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
 from pinchpoint.record.folder import RunFolder
@@ -73,43 +73,50 @@ def bare(port: int, chosen: argparse.Namespace) -> float:
     return uvloop.run(run())
 
 
-def worker(url: str, chosen: argparse.Namespace) -> tuple[float, dict[str, float]]:
-    """CPU-ms per 1,000 tokens of one worker process, and what it saw."""
-    plan = Plan(endpoint=Endpoint(urls=(url,), model="null-engine"), seed=1, workers=1)
+def worker(engine: NullProcess, chosen: argparse.Namespace) -> tuple[float, dict[str, float]]:
+    """CPU-ms per 1,000 tokens of the worker processes together, and what they saw."""
+    plan = Plan(endpoint=Endpoint(urls=(engine.url,), model="null-engine"), seed=1, workers=chosen.workers)
     fields = {"stream_options", "max_tokens"} | ({"continuous_usage_stats"} if chosen.usage else set())
     dialect = Dialect(token_ids=True, accepts=frozenset(fields))
+    streams = chosen.streams
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder.create(Path(place) / "run", plan, {})
-        with open_fleet(plan, dialect, folder) as fleet:
-            process = psutil.Process(fleet._workers[0].process.pid)
-            process.cpu_affinity([0])
-            marks: list[tuple[float, int]] = []
+        with Fleet(plan, dialect, folder.path, chosen.workers, streams) as fleet:
+            processes = [psutil.Process(each.process.pid) for each in fleet._workers.values()]
+            for process in processes:
+                process.cpu_affinity([0])
+            server = psutil.Process(engine.pid)
+            marks: list[tuple[float, float, int, int]] = []
+            peak = 0
 
             def on_progress(progress: Any) -> None:
-                if progress.stage == Stage.STEADY:  # as the bare one: all streams under way
-                    times = process.cpu_times()
-                    marks.append((times.user + times.system, progress.tokens))
+                nonlocal peak
+                peak = max(peak, sum(process.memory_info().rss for process in processes))
+                # As the bare one: all streams under way. A firehose is never in another state.
+                if progress.stage == Stage.STEADY or chosen.firehose:
+                    used = sum(sum(process.cpu_times()[:2]) for process in processes)
+                    marks.append((used, sum(server.cpu_times()[:2]), progress.t_ns, progress.tokens))
 
-            rung = Rung(
-                0,
-                Profile("x", 8, chosen.osl),
-                chosen.streams,
-                duration_s=chosen.seconds,
-                warmup=chosen.streams,
-            )
+            rung = Rung(0, Profile("x", 8, chosen.osl), streams, duration_s=chosen.seconds, warmup=streams)
             done = fleet.run(rung, on_progress)
         folder.close_rung(done.marks())
-        (begin, before), (end, after) = marks[1], marks[-1]
-        seen = folder.columns(
+        (begin, served, t0, before), (end, serving, t1, after) = marks[1], marks[-1]
+        found = folder.columns(
             "WITH g AS (SELECT t_ns - lag(t_ns) OVER (PARTITION BY request_id ORDER BY t_ns) AS gap FROM arrivals) "
-            "SELECT quantile_cont(gap, 0.5) / 1e6 AS p50, quantile_cont(gap, 0.99) / 1e6 AS p99 FROM g"
+            "SELECT quantile_cont(gap, 0.5) / 1e6 AS p50, quantile_cont(gap, 0.99) / 1e6 AS p99, count(*) + "
+            "(SELECT count(*) FROM requests WHERE first_token_ns IS NULL) - (SELECT sum(output_tokens) FROM requests) "
+            "AS missing FROM g"
         )
-        values = {name: float(column[0]) for name, column in seen.items()}
-        lag = max(w.lag_max_ns for w in done.workers) / 1e6
-        cpu = max(w.cpu_share for w in done.workers)
-        rate = done.sent * chosen.osl / (done.end_ns - done.start_ns) * 1e9
-        seen_all = {**values, "lag_max": lag, "cpu": cpu, "tok_s": rate, "sent": done.sent, "ok": done.ok}
-        return (end - begin) * 1e6 / (after - before), seen_all
+        seen = {name: float(column[0]) for name, column in found.items()}
+        seen |= {
+            "lag_max": max(w.lag_max_ns for w in done.workers) / 1e6,
+            "tok_s": (after - before) / (t1 - t0) * 1e9,
+            "server_cpu": (serving - served) / (t1 - t0) * 1e9,
+            "peak_mb": peak / 2**20,
+            "sent": done.sent,
+            "ok": done.ok,
+        }
+        return (end - begin) * 1e6 / (after - before), seen
 
 
 def main(chosen: argparse.Namespace) -> None:
@@ -121,7 +128,7 @@ def main(chosen: argparse.Namespace) -> None:
                 [sys.executable, __file__, *sys.argv[1:], "--bare", str(engine.port)],
                 capture_output=True, text=True, check=True,
             )  # fmt: skip
-            ours, seen = worker(engine.url, chosen)
+            ours, seen = worker(engine, chosen)
             pairs.append((float(one.stdout), ours))
             shown = "  ".join(f"{name} {value:,.2f}" for name, value in seen.items())
             print(

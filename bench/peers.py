@@ -108,7 +108,8 @@ def _aiperf(program: Path, job: Job) -> list[str]:
         str(program), "profile", "-m", MODEL, "-u", job.url, "--endpoint-type", "completions", "--streaming",
         "--concurrency", str(job.streams), "--request-count", str(job.requests), "--isl", str(job.isl),
         "--isl-stddev", "0", "--osl", str(job.osl), "--tokenizer", tokenizer(program, job),
-        "--extra-inputs", "ignore_eos:true", "--ui", "none", "--artifact-dir", str(job.place / "out"),
+        "--extra-inputs", "ignore_eos:true", "--use-server-token-count", "--ui", "none",
+        "--artifact-dir", str(job.place / "out"),
     ]  # fmt: skip
 
 

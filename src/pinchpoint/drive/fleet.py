@@ -1,128 +1,64 @@
 """The worker processes together: one start, one merged view, one result per rung, and never a hang.
 
-The calling thread runs the rung; one small thread per worker only carries its lines into a queue.
+The calling thread runs the rung; one small thread per worker only carries its answers into a queue.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import queue
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import msgspec
 
 from pinchpoint import errors
 from pinchpoint.drive import orders, preflight
+from pinchpoint.drive.hosts import Hosts, Inbox, ThisHost, Worker
 from pinchpoint.drive.orders import Assignment, Failed, Progress, Ready, RungDone, WorkerAnswer, WorkerDone
 from pinchpoint.drive.secrets import look_up
 from pinchpoint.plan.model import Plan, Rung
 from pinchpoint.record.folder import RunFolder
-from pinchpoint.units import MILLISECOND, now_ns
+from pinchpoint.units import now_ns
 from pinchpoint.wire.address import read_address
 from pinchpoint.wire.dialect import Dialect
 
 __all__ = ["Fleet", "check_host", "open_fleet"]
 
-_HEAD_START_NS = 30 * MILLISECOND  # from the Start order to the start itself: a line's way into a busy worker
 _POLL_S = 0.1
 _TELL_S = 0.25
 _SILENCE_S = 60.0  # a driving worker reports three times a second; this long without a word, it hangs
-_END_S = 5.0
-
-_ANSWERS: msgspec.json.Decoder[WorkerAnswer] = msgspec.json.Decoder(WorkerAnswer)
-
-
-class _Worker:
-    """One worker process and the thread that reads it."""
-
-    def __init__(
-        self, assignment: Assignment, inbox: queue.SimpleQueue[tuple[int, WorkerAnswer | None]]
-    ) -> None:
-        self.number = assignment.worker
-        self.heard = time.monotonic()
-        # A file and not a pipe: nobody need read it for the worker to go on.
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        # A session of its own: Ctrl-C at the terminal reaches the parent only, who then asks for a drain.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "pinchpoint.drive.worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start a thread per core
-        )  # fmt: skip
-        self._inbox = inbox
-        self._thread = threading.Thread(target=self._listen, daemon=True, name=f"worker-{self.number}")
-        self._thread.start()
-        self.tell(assignment)
-
-    def tell(self, order: msgspec.Struct) -> None:
-        """Send one line; a worker that is gone is noticed by its silence, not here."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(msgspec.json.encode(order) + b"\n")
-            self.process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            return
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with contextlib.suppress(msgspec.DecodeError):  # a library's own words, or a line cut by a kill
-                self._inbox.put((self.number, _ANSWERS.decode(line)))
-        self._inbox.put((self.number, None))
-
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def last_words(self) -> str:
-        """How it ended, and the last line it wrote to its standard error."""
-        code = self.process.poll()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        return how + (f": {lines[-1]}" if lines else "")
-
-    def end(self) -> None:
-        """Close its input, which ends it; by force if it does not listen."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._thread.join(_END_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._errors.close()
 
 
 class Fleet:
     """Workers of one run. Use as a context manager, or call :meth:`close`."""
 
     def __init__(
-        self, plan: Plan, dialect: Dialect, folder: Path, size: int, streams: int, salt: int = 0
+        self,
+        plan: Plan,
+        dialect: Dialect,
+        folder: Path,
+        size: int,
+        streams: int,
+        salt: int = 0,
+        hosts: Hosts | None = None,
     ) -> None:
         self.size = size
+        self.hosts = hosts or ThisHost()
         self._addresses = [read_address(url) for url in plan.endpoint.urls]
-        preflight.check_descriptors(streams, size)
-        preflight.check_ports(streams, self._addresses)
+        if hosts is None:
+            preflight.check_descriptors(streams, size)
+            preflight.check_ports(streams, self._addresses)
         secrets = look_up(plan.endpoint)
-        self._inbox: queue.SimpleQueue[tuple[int, WorkerAnswer | None]] = queue.SimpleQueue()
+        self._inbox: Inbox = queue.SimpleQueue()
         self._assignments = [
             Assignment(plan, dialect, str(folder), number, secrets.headers, secrets.hidden, salt)
             for number in range(size)
         ]
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, Worker] = {}
         self._cancels = 0
         self._muster(size)
 
@@ -160,6 +96,15 @@ class Fleet:
         for worker in self._workers.values():
             worker.end()
         self._workers.clear()
+        self.hosts.close()
+
+    def clocks(self) -> list[dict[str, Any]]:
+        """For ``facts.json``: each worker's clock against this host's. Here it is the same clock."""
+        own = {"host": "this", "offset_ns": 0, "uncertainty_ns": 0}
+        return [
+            msgspec.to_builtins(worker.clock) if hasattr(worker, "clock") else {"worker": number, **own}
+            for number, worker in sorted(self._workers.items())
+        ]
 
     def _muster(self, n: int) -> None:
         """Start the workers that are not there (any more)."""
@@ -168,7 +113,7 @@ class Fleet:
             if worker is None or not worker.alive():
                 if worker is not None:
                     worker.end()
-                self._workers[number] = _Worker(self._assignments[number], self._inbox)
+                self._workers[number] = self.hosts.start(self._assignments[number], self._inbox)
 
 
 class _Run:
@@ -193,7 +138,7 @@ class _Run:
             worker.tell(orders.Prepare(self._rung, k, self._n))
         while self._waiting:
             self._hear(Ready)
-        start_ns = now_ns() + _HEAD_START_NS
+        start_ns = now_ns() + self._fleet.hosts.head_start_ns
         self._waiting = {number for number, worker in self._workers.items() if worker.alive()}
         for number in self._waiting:
             self._workers[number].tell(orders.Start(start_ns))
@@ -214,7 +159,7 @@ class _Run:
         worker.heard = time.monotonic()
         match answer:
             case None:
-                if not worker.alive() or worker.process.wait(_END_S) is not None:
+                if worker.gone():
                     self._lose(number, worker.last_words())
             case Failed():
                 self._give_up(answer)
@@ -241,8 +186,7 @@ class _Run:
         for number in list(self._waiting):
             worker = self._workers[number]
             if time.monotonic() - worker.heard > _SILENCE_S:
-                worker.process.kill()
-                worker.process.wait()
+                worker.kill()
                 self._lose(number, f"no word from it for {_SILENCE_S:g} s")
 
     def _lose(self, number: int, how: str) -> None:
@@ -297,16 +241,41 @@ def open_fleet(plan: Plan, dialect: Dialect, folder: RunFolder) -> Fleet:
     """Start the workers of a run: ``plan.workers``, else as many as cores and streams call for.
 
     Raises:
-        PlanError: a secret cannot be found, or this host lacks descriptors or ports for the plan.
+        PlanError: a secret cannot be found; this host lacks descriptors or ports for the plan; no Ray cluster.
     """
     streams = most_streams(plan)
     # Every time a run is taken up again it notes its clocks once more: the count makes its prompts differ.
     salt = max(0, len(folder.facts.get("clocks", ())) - 1)
-    return Fleet(plan, dialect, folder.path, preflight.worker_count(plan.workers, streams), streams, salt)
+    hosts, cores = _hosts(plan)
+    size = preflight.worker_count(plan.workers, streams, cores)
+    try:
+        fleet = Fleet(plan, dialect, folder.path, size, streams, salt, hosts)
+    except errors.PinchpointError:
+        if hosts is not None:
+            hosts.close()
+        raise
+    folder.update_facts(worker_clocks=fleet.clocks())
+    return fleet
+
+
+def _hosts(plan: Plan) -> tuple[Hosts | None, int | None]:
+    """Where the workers run and how many cores are there; None and None for this host."""
+    if plan.fleet == "local":
+        return None, None
+    try:
+        from pinchpoint.drive.ray_fleet import RayHosts
+    except ModuleNotFoundError as missing:
+        raise errors.PlanError(
+            f'--fleet {plan.fleet} needs Ray ({missing.name} is missing): pip install "pinchpoint[ray]"'
+        ) from missing
+    hosts = RayHosts(plan.fleet)
+    return hosts, hosts.cores()
 
 
 def check_host(plan: Plan) -> None:
     """Raise PlanError if this host lacks descriptors or ports for the plan; nothing is started."""
+    if plan.fleet != "local":
+        return  # other hosts drive
     streams = most_streams(plan)
     preflight.check_descriptors(streams, preflight.worker_count(plan.workers, streams))
     preflight.check_ports(streams, [read_address(url) for url in plan.endpoint.urls])

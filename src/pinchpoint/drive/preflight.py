@@ -24,11 +24,11 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def worker_count(asked: int | None, streams: int) -> int:
+def worker_count(asked: int | None, streams: int, cores: int | None = None) -> int:
     """Worker processes for ``streams`` at once: as asked, else one per usable core but one, and no idle ones."""
     if asked is not None:
         return max(1, min(asked, streams))
-    cores = usable_cores()
+    cores = cores or usable_cores()
     return max(1, min(cores - 1 if cores > 2 else cores, -(-streams // _STREAMS_PER_WORKER)))
 
 
