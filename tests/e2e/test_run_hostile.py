@@ -260,11 +260,8 @@ def await_requests(run: subprocess.Popen[str]) -> None:
 def test_a_signal_in_the_last_reading_loses_nothing(scripted, pinchpoint, number):
     """After the last rung, while the report is drawn."""
     run = pinchpoint.start("run", "-u", scripted(Script(replies=(FAST,))).url, *TINY, "-o", "out")
-    folder, end = pinchpoint.home / "out", time.monotonic() + 60
-    while not (folder / "findings.json").exists():
-        assert run.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.002)
+    folder = pinchpoint.home / "out"
+    await_or_end(run, (folder / "findings.json").exists)
     os.kill(run.pid, number)
     said = run.communicate(timeout=30)[0]
     if run.returncode != 0:  # else it was through already
@@ -272,6 +269,32 @@ def test_a_signal_in_the_last_reading_loses_nothing(scripted, pinchpoint, number
         assert "stopped with 1 closed rung in out" in lines_of(said)
     assert pinchpoint("analyse", folder).code == 0
     assert rungs(folder)["p", 2]["valid"]
+
+
+def test_an_impatient_second_ctrl_c_does_not_cost_the_reading(scripted, pinchpoint):
+    """The first lets two short answers end; the second comes when they have."""
+    long = (
+        "--profile p=16/8 --concurrency 2 --requests-per-slot 5000 --workers 1 --watch none --no-self-check"
+    )
+    url = scripted(Script(replies=(FAST,)), own_process=True).url
+    run = pinchpoint.start("run", "-u", url, *long.split(), "-o", "out")
+    await_or_end(run, (pinchpoint.home / "out" / "plan.json").exists)
+    time.sleep(1.5)  # into the rung
+    os.kill(run.pid, signal.SIGINT)
+    await_or_end(run, lambda: closed(pinchpoint.home / "out"))
+    os.kill(run.pid, signal.SIGINT)
+    said = run.communicate(timeout=30)[0]
+    assert run.returncode == 1, said
+    assert "stopped by Ctrl-C" in lines_of(said)
+    assert (pinchpoint.home / "out" / "report.html").exists()
+
+
+def await_or_end(run: subprocess.Popen[str], come) -> None:
+    end = time.monotonic() + 60
+    while not come():
+        assert run.poll() is None, run.communicate()[0]
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 # -- where it is shown ----------------------------------------------------------------------------------------------
@@ -330,11 +353,8 @@ def test_a_run_in_progress_can_be_read_and_not_be_written_by_another(scripted, p
         "none",
     )
     run = pinchpoint.start("run", "-u", url, *flags, "-o", "out")
-    folder, end = pinchpoint.home / "out", time.monotonic() + 60
-    while len(list(folder.glob("requests/r0000-*"))) == 0 or not closed(folder):
-        assert run.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    folder = pinchpoint.home / "out"
+    await_or_end(run, lambda: closed(folder))
     assert pinchpoint("analyse", folder).code == 0
     assert set(rungs(folder)) == {("p", 2)}
     for arguments in (("run", "--resume", folder), ("run", "-u", url, *flags, "-o", "out")):

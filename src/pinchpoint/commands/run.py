@@ -154,7 +154,8 @@ def _settled(plan: Plan, model: str | None) -> Plan:
 
 def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
     try:
-        return _drive_and_read(folder, plan, dialect, onlooker)
+        with _interrupts() as interrupts:
+            return _drive_and_read(folder, plan, dialect, onlooker, interrupts)
     except (
         KeyboardInterrupt
     ):  # between the folder and the first rung, or in the last reading: nothing is in flight
@@ -167,7 +168,9 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
         folder.release()
 
 
-def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
+def _drive_and_read(
+    folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker, interrupts: _Interrupts
+) -> RunResult:
     seen = [seen_of(reading) for reading in read_run(folder).rungs] if folder.closed() else []
     headers = look_up(plan.endpoint).headers
     if plan.self_check:
@@ -180,8 +183,10 @@ def _drive_and_read(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: O
             if source.state != "up":
                 onlooker.note(f"watching {source.source}: {source.state} {source.message}".rstrip())
         try:
-            stopped = _climb(folder, plan, fleet, watching, seen, onlooker)
+            interrupts.fleet = fleet
+            stopped = _climb(folder, plan, fleet, watching, seen, onlooker, interrupts)
         finally:
+            interrupts.fleet = None
             folder.update_facts(watch=watching.facts())
         watching.hold()
     folder.update_facts(
@@ -207,33 +212,38 @@ def _check_self(folder: RunFolder, plan: Plan, onlooker: Onlooker) -> None:
 
 
 def _climb(
-    folder: RunFolder, plan: Plan, fleet: Fleet, watching: Watch, seen: list[Seen], onlooker: Onlooker
+    folder: RunFolder,
+    plan: Plan,
+    fleet: Fleet,
+    watching: Watch,
+    seen: list[Seen],
+    onlooker: Onlooker,
+    interrupts: _Interrupts,
 ) -> str | None:
     """Drive rungs until the plan is done or something ends it; says what ended it."""
     deadline = _Deadline(plan)
     sent = 0
-    with _interrupts(fleet) as interrupts:
-        while True:
-            rung = next_rung(plan, seen, deadline.left_s())
-            if rung is None:
-                return _left_out(plan, seen) if deadline.left_s() is not None else None
-            if plan.limits.max_requests and sent + _requests(rung) > plan.limits.max_requests:
-                return f"--max-requests: {rung.label} would go beyond {plan.limits.max_requests} requests"
-            if interrupts.pressed:  # between two rungs
-                return INTERRUPTED
-            _announce(plan, rung, seen, onlooker)
-            watching.mark(f"r{rung.index:04d} before")
-            done = fleet.run(rung, deadline.watching(fleet, onlooker.progress))
-            watching.mark(f"r{rung.index:04d} after")
-            sent += done.sent
-            folder.close_rung(_marks(done, interrupts.pressed, deadline.passed))
-            if interrupts.pressed:
-                return INTERRUPTED
-            reading = read_latest(folder, done.rung.index)
-            onlooker.rung_closed(reading)
-            seen.append(seen_of(reading, to_s(done.end_ns - done.start_ns)))
-            if deadline.passed:
-                return f"{deadline.passed} is over; what was measured is kept, --resume goes on"
+    while True:
+        rung = next_rung(plan, seen, deadline.left_s())
+        if rung is None:
+            return _left_out(plan, seen) if deadline.left_s() is not None else None
+        if plan.limits.max_requests and sent + _requests(rung) > plan.limits.max_requests:
+            return f"--max-requests: {rung.label} would go beyond {plan.limits.max_requests} requests"
+        if interrupts.pressed:  # between two rungs
+            return INTERRUPTED
+        _announce(plan, rung, seen, onlooker)
+        watching.mark(f"r{rung.index:04d} before")
+        done = fleet.run(rung, deadline.watching(fleet, onlooker.progress))
+        watching.mark(f"r{rung.index:04d} after")
+        sent += done.sent
+        folder.close_rung(_marks(done, interrupts.pressed, deadline.passed))
+        if interrupts.pressed:
+            return INTERRUPTED
+        reading = read_latest(folder, done.rung.index)
+        onlooker.rung_closed(reading)
+        seen.append(seen_of(reading, to_s(done.end_ns - done.start_ns)))
+        if deadline.passed:
+            return f"{deadline.passed} is over; what was measured is kept, --resume goes on"
 
 
 def _marks(done: RungDone, interrupted: bool, late: str | None) -> list[Mark]:
@@ -314,20 +324,34 @@ class _Deadline:
 
 
 class _Interrupts:
-    pressed = False
+    """What Ctrl-C and SIGTERM do: while rungs are driven the first drains and the second cuts off.
+
+    Before and after, when nothing is in flight, a press ends the command; only the second of two is let pass, for it
+    was meant for a rung that ended a moment before.
+    """
+
+    def __init__(self) -> None:
+        self.fleet: Fleet | None = None  # while rungs are driven
+        self._presses = 0
+
+    @property
+    def pressed(self) -> bool:
+        return self._presses > 0
+
+    def press(self, number: int, frame: object) -> None:
+        self._presses += 1
+        if self.fleet is not None:
+            self.fleet.cancel()
+        elif self._presses != 2:
+            raise KeyboardInterrupt
 
 
 @contextmanager
-def _interrupts(fleet: Fleet) -> Iterator[_Interrupts]:
-    """First Ctrl-C or SIGTERM: drain; second: cut off. Only where signals reach this thread."""
+def _interrupts() -> Iterator[_Interrupts]:
+    """Hear the signals, where they reach this thread at all."""
     state = _Interrupts()
-
-    def press(number: int, frame: object) -> None:
-        state.pressed = True
-        fleet.cancel()
-
     try:
-        before = {number: signal.signal(number, press) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, state.press) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread: a notebook's or a test's
         yield state
         return
