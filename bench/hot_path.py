@@ -148,6 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--gap-ms", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--osl", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=1, help="processes, all on core 0")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument(
         "--usage", action="store_true", help="usage beside every token, as vLLM and SGLang send it"
