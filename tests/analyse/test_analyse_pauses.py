@@ -250,6 +250,23 @@ def test_once_per_batch_size_is_a_compile():
     assert found.pause_causes == {"compile": 1}
 
 
+def joining(stall_ms: float):
+    """Four streams at 10 ms; 60 ms of prefill whenever one more joins (5th to 8th); the 7th costs ``stall_ms``."""
+    steps = {5: 50, 6: 100, 7: 150, 8: 200}
+    costs = {step: stall_ms if which == 7 else 60.0 for which, step in steps.items()}
+    ticks = list(np.cumsum([10 + costs.get(step, 0.0) for step in range(400)]))
+    rows = [stream(0.0, ticks) for _ in range(4)]
+    for step in steps.values():
+        rows.append(stream(ticks[step] - 60, ticks[step:]))  # its first token ends the pause
+    return reading(rows, concurrency=8, osl=400).pause_causes
+
+
+def test_a_compile_in_the_step_where_a_stream_joins_is_not_its_prefill():
+    """B06: the joining prompt's own 60 ms are prefill, as three like it show; 3 s once at that size are not."""
+    assert joining(60) == {"coincides with prefill": 4}
+    assert joining(3000) == {"coincides with prefill": 3, "compile": 1}
+
+
 def test_like_a_clock_is_periodic():
     ticks = [10.0 * i + 200 * (i // 50) for i in range(1, 401)]
     found = reading([stream(0.0, ticks) for _ in range(4)], concurrency=4, osl=400)

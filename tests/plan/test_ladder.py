@@ -61,6 +61,16 @@ def test_a_fall_that_shows_only_when_repeats_are_merged_is_confirmed_too():
     assert [s.rung.repeat for s in seen] == [0, 0, 0, 1, 1]
 
 
+def test_where_a_pair_does_not_agree_the_next_fall_is_measured_again():
+    """4 stays below 2 on average, but not each time (92 and 99 against 100 and 104): what can be confirmed is 8."""
+    rates = {2: [100.0, 104.0], 4: [88.0, 99.0], 8: [60.0]}
+    seen = climb(Plan(profiles=(MIXED,), concurrency=(2, 4, 8)), second_time(rates))
+    assert levels(seen, "confirm") == [4, 2, 8]
+    agreed = {2: [100.0, 104.0], 4: [88.0, 90.0], 8: [60.0]}
+    seen = climb(Plan(profiles=(MIXED,), concurrency=(2, 4, 8)), second_time(agreed))
+    assert levels(seen, "confirm") == [4, 2]
+
+
 def test_only_the_stretch_at_the_end_falls():
     """4 dips and 8 comes back: what falls is 16, against 8."""
     rates = {2: 100.0, 4: 90.0, 8: 99.0, 16: 60.0}
@@ -169,6 +179,14 @@ def test_a_shape_nobody_measured_is_not_left_out_because_of_an_assumption():
     mixed = Seen(msgspec.structs.replace(first_rungs(plan)[0]), 1.0, took_s=10)
     assert next_rung(plan, [mixed], left_s=90).profile == DECODE
     assert next_rung(plan, [mixed], left_s=-1) is None
+
+
+def test_shapes_not_yet_measured_take_the_time_per_token_of_the_others():
+    """Mixed took 40 · 4096 / 10,000 s of prefill and 5 · 512 · 3 ms of decode: decode is priced at 3 ms, not 30."""
+    mixed, decode = first_rungs(Plan(profiles=(MIXED, DECODE), concurrency=(8,)))
+    took = 40 * 4096 / 10_000 + 5 * 512 * 0.003
+    seen = [Seen(mixed, 1.0, took_s=took, tpot_s=0.003)]
+    assert abs(estimate_s(decode, seen) - (40 * 128 / 10_000 + 5 * 2048 * 0.003)) < 1e-9
 
 
 def test_shapes_not_yet_measured_are_estimated_at_the_pace_of_the_others():

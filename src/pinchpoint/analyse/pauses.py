@@ -24,6 +24,8 @@ LEAST_SHARE = 0.5  # of the streams of the group that are decoding
 KEPT = 200  # the longest, in findings.json
 TOGETHER = 0.5  # of the longer of two pauses, shared: groups that pause so pause once
 NEARBY = 64  # intervals looked back at for such a one
+FAR_BEYOND = 4.0  # times the median pause beside prompts, where there are ENOUGH: not the prompts alone
+ENOUGH = 3
 MOST_OF = 0.5  # of a pause: prompts waited for this share of it
 
 OWN_PROMPTS = "own replacement prompts"
@@ -218,21 +220,34 @@ def _once_or_periodic(pauses: list[Pause], streams: Steps, base_ns: float) -> li
     named = dict.fromkeys(open_ones, "unattributed")
     if periodic(starts):
         named = dict.fromkeys(open_ones, "periodic")
-    for i in open_ones:
-        if _first_of_its_size(pauses[i], pauses, streams, int(2 * base_ns)):
+    for i, pause in enumerate(pauses):
+        open_one = i in named or (pause.cause in (PREFILL, OWN_PROMPTS) and _beyond_its_prompts(pause, pauses))
+        if open_one and _first_of_its_size(pause, pauses, streams, int(2 * base_ns)):
             named[i] = "compile"
     return [msgspec.structs.replace(p, cause=named.get(i, p.cause)) for i, p in enumerate(pauses)]
+
+
+def _beyond_its_prompts(pause: Pause, pauses: list[Pause]) -> bool:
+    """Whether a pause beside prompts is far longer than prompts make one here: a stream that joins brings its prompt,
+    and a new batch size with it."""
+    others = [p.length_ms for p in pauses if p is not pause and p.cause == pause.cause]
+    return len(others) >= ENOUGH and pause.length_ms > FAR_BEYOND * float(np.median(others))
 
 
 def _first_of_its_size(pause: Pause, pauses: list[Pause], streams: Steps, slack: int) -> bool:
     """Whether more streams than ever in this rung had begun just before the pause, and no like pause came since
     at that number: a kernel compiled or a graph captured once per batch size."""
-    during = int(streams.at(np.array([pause.start_ns]))[0])
+    during = _decoding_in(pause, streams)
     before = streams.count[streams.t < pause.start_ns - slack]
     if len(before) == 0 or during <= int(before.max()):
         return False
     later = [p for p in pauses if p.start_ns > pause.end_ns and p.length_ms >= 0.5 * pause.length_ms]
-    return all(int(streams.at(np.array([p.start_ns]))[0]) != during for p in later)
+    return all(_decoding_in(p, streams) != during for p in later)
+
+
+def _decoding_in(pause: Pause, streams: Steps) -> int:
+    # A stream whose joining made the batch larger begins in the pause, or with the step that ends it.
+    return int(streams.at(np.array([(pause.start_ns + pause.end_ns) // 2, pause.end_ns])).max())
 
 
 def _summary(pauses: list[Pause], prompts: Prompts, window: Window) -> PauseTables:

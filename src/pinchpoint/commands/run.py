@@ -291,7 +291,9 @@ def seen_of(reading: RungReading, took_s: float | None = None) -> Seen:
         took_s = reading.whole_rung.duration_s
     if not reading.valid:
         rate = None  # what half of the requests gave, or a rung cut short, is no point of the curve
-    return Seen(rung, rate, reading.interference.share_of_decode if reading.interference else None, took_s)
+    lost = reading.interference.share_of_decode if reading.interference else None
+    tpot_ms = reading.tpot_ms.mean if reading.tpot_ms else None
+    return Seen(rung, rate, lost, took_s, None if tpot_ms is None else tpot_ms / 1000)
 
 
 class _Deadline:

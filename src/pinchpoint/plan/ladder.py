@@ -39,6 +39,7 @@ class Seen(msgspec.Struct, frozen=True):
     rate: float | None  # tokens/s of the phase, steady window; None: the rung gave no rate
     interference: float | None = None  # share of decode time
     took_s: float | None = None
+    tpot_s: float | None = None
 
 
 def next_rung(plan: Plan, seen: Sequence[Seen], left_s: float | None = None) -> Rung | None:
@@ -88,7 +89,8 @@ def estimate_s(rung: Rung, seen: Sequence[Seen] = ()) -> float:
         # between constant (decode below its ceiling) and proportional (at a ceiling), take proportional upwards.
         grown = max(1.0, slots / (near.rung.concurrency or 1))
         return (near.took_s or 0.0) * grown
-    return _assumed_s(rung) * _pace(seen)
+    tpot_s = _tpot_s(rung, seen)
+    return _assumed_s(rung, tpot_s) * _pace(seen, tpot_s)
 
 
 def _alike(rung: Rung, seen: Sequence[Seen]) -> list[Seen]:
@@ -96,18 +98,26 @@ def _alike(rung: Rung, seen: Sequence[Seen]) -> list[Seen]:
     return [s for s in seen if s.rung.profile == rung.profile and s.took_s and s.rung.rate == rung.rate]
 
 
-def _assumed_s(rung: Rung) -> float:
+def _tpot_s(rung: Rung, seen: Sequence[Seen]) -> float:
+    """Time per output token where rungs of other shapes gave one, at the nearest concurrency; else assumed."""
+    slots = rung.concurrency or 1
+    known = [s for s in seen if s.tpot_s]
+    near = min(known, key=lambda s: abs(math.log((s.rung.concurrency or 1) / slots)), default=None)
+    return (near.tpot_s if near else None) or ASSUMED_TPOT_S
+
+
+def _assumed_s(rung: Rung, tpot_s: float) -> float:
     requests = (rung.requests or 0) + rung.warmup
     if rung.rate is not None:
         return requests / rung.rate
     prefill = requests * rung.profile.isl / ASSUMED_PREFILL_TOK_S
-    return prefill + requests / (rung.concurrency or 1) * rung.profile.osl * ASSUMED_TPOT_S
+    return prefill + requests / (rung.concurrency or 1) * rung.profile.osl * tpot_s
 
 
-def _pace(seen: Sequence[Seen]) -> float:
+def _pace(seen: Sequence[Seen], tpot_s: float) -> float:
     """How much longer rungs of other shapes took than was assumed (geometric mean)."""
     ratios = [
-        s.took_s / _assumed_s(s.rung) for s in seen if s.took_s and s.rung.rate is None and s.rung.requests
+        s.took_s / _assumed_s(s.rung, s.tpot_s or tpot_s) for s in seen if s.took_s and s.rung.rate is None and s.rung.requests
     ]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
 
@@ -194,29 +204,39 @@ def _confirm(plan: Plan, profile: Profile, seen: Sequence[Seen]) -> list[Rung]:
     The fall is looked for anew each time, with repeats merged: one that only shows then is confirmed as well.
     """
     mine = sorted((s for s in seen if s.rung.profile == profile), key=lambda s: s.rung.index)
-    pair = _fall(_curve(mine))
-    if pair is None or sum(s.rung.why == "confirm" for s in mine) >= 2 * MOST_CONFIRMED:
+    if sum(s.rung.why == "confirm" for s in mine) >= 2 * MOST_CONFIRMED:
         return []
-    falling, before = ([i for i, s in enumerate(mine) if s.rung.concurrency == level] for level in pair)
+    for pair in _falls(_curve(mine)):
+        low, near = ([s for s in mine if s.rung.concurrency == level] for level in pair)
+        if (level := _owed(low, near)) is not None:
+            repeat = 1 + max(s.rung.repeat for s in mine if s.rung.concurrency == level)
+            return [_rung(plan, profile, level, why="confirm", repeat=repeat)]
+        if _rates(low) and _rates(near) and max(_rates(low)) < FALL * min(_rates(near)):
+            break  # a fall that was seen again; where its pair does not agree, the next may
+    return []
+
+
+def _owed(low: Sequence[Seen], near: Sequence[Seen]) -> int | None:
+    """Which of a pair has to be measured next; None: each was measured twice, in both orders."""
+    falling, before = ([s.rung.index for s in rungs] for rungs in (low, near))
     if len(falling) < 2 or before[0] > falling[-1]:
-        level = pair[0]
-    elif len(before) < 2 or falling[0] > before[-1]:
-        level = pair[1]
-    else:
-        return []  # both were measured twice and in both orders
-    repeat = 1 + max(s.rung.repeat for s in mine if s.rung.concurrency == level)
-    return [_rung(plan, profile, level, why="confirm", repeat=repeat)]
+        return low[0].rung.concurrency
+    if len(before) < 2 or falling[0] > before[-1]:
+        return near[0].rung.concurrency
+    return None
 
 
-def _fall(curve: Sequence[tuple[int, float]]) -> tuple[int, int] | None:
-    """The first level of the stretch that falls from the best and does not come back, and the level before it."""
-    if not curve:
-        return None
-    best = max(rate for _, rate in curve)
+def _rates(rungs: Sequence[Seen]) -> list[float]:
+    return [s.rate for s in rungs if s.rate is not None]
+
+
+def _falls(curve: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
+    """Each level of the stretch that falls from the best and does not come back, with the level before it."""
+    best = max((rate for _, rate in curve), default=0.0)
     first = len(curve)
-    while curve[first - 1][1] < FALL * best:
+    while first and curve[first - 1][1] < FALL * best:
         first -= 1
-    return (curve[first][0], curve[first - 1][0]) if first < len(curve) else None
+    return [(curve[at][0], curve[at - 1][0]) for at in range(first, len(curve))]
 
 
 # -- rungs ------------------------------------------------------------------------------------------------------

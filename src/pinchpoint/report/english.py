@@ -70,6 +70,7 @@ _TERMINAL = {
     "pauses.line": "{ladder} at {level}: {n} pauses, longest {longest}, {share} of the window; {causes}.",
     "pauses.line.one": "{ladder} at {level}: 1 pause of {longest}, {share} of the window; {causes}.",
     "pauses.cause": "{n} {cause}",
+    "pauses.cause.share": "{cause} ({share} of the window)",
     "pauses.none": "{ladder}: no pauses found.",
     "pauses.reading": "Decode there was {reading}.",
     "interference.line": ("{ladder} at {level}: {share} of decode time is lost to other work ({form})."),

@@ -250,10 +250,15 @@ def named_cause(cause: str, words: Words) -> str:
 
 
 def causes(reading: RungReading, words: Words) -> str:
-    """``58 coincide with prefill, 4 unattributed``; over all pauses, also those too many to be listed."""
+    """``58 coincide with prefill, 4 unattributed (2 % of the window)``; over all pauses, also those not listed."""
     counted = Counter(reading.pause_causes or (pause.cause for pause in reading.pauses))
-    named = [(n, named_cause(cause, words)) for cause, n in counted.most_common()]
-    return ", ".join(words("pauses.cause", n=n, cause=cause) for n, cause in named)
+    named = {c: words("pauses.cause", n=n, cause=named_cause(c, words)) for c, n in counted.most_common()}
+    share = reading.pause_share_unattributed  # of every pause that neither prompts, nor client or host, explain
+    if share is not None and len(counted) > 1 and not counted.keys() & {"compile", "periodic", "preemption"}:
+        rest = named.get("unattributed")
+        named |= {} if rest is None else {
+            "unattributed": words("pauses.cause.share", cause=rest, share=figures.percent(share))}  # fmt: skip
+    return ", ".join(named.values())
 
 
 def _pause_lines(findings: Findings, words: Words) -> Iterator[str]:
