@@ -125,10 +125,10 @@ def test_the_same_table_gives_the_same_twin(tmp_path):
     assert first == second
 
 
-def test_an_exchange_table_is_no_ladder(tmp_path):
+def test_an_exchange_table_that_does_not_say_how_large_its_messages_are(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("nodes,gpus_per_node,tokens_per_rank,dispatch_us,combine_us\n2,8,128,100,180\n")
-    with pytest.raises(TableError, match="exchange"):
+    with pytest.raises(TableError, match="top_k"):
         calibrate(path)
 
 

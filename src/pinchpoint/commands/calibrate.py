@@ -1,11 +1,10 @@
-"""``pinchpoint calibrate``: fit a twin to a table, a log of requests or a run."""
+"""``pinchpoint calibrate``: fit a twin to a table, a log of requests or a run; or an exchange to its table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from pinchpoint.errors import TableError
 from pinchpoint.twin.model import Twin, write_twin
 
 __all__ = ["calibrate"]
@@ -19,7 +18,8 @@ def calibrate(
     effort: float = 1.0,
     progress: Callable[[str, float], None] | None = None,
 ) -> Twin:
-    """The twin of ``source`` (CSV of rungs, JSON lines of requests, or a run folder), written to ``output`` if given.
+    """The twin of ``source`` (CSV of rungs, JSON lines of requests, a run folder, or the times of
+    an exchange of experts: that twin holds the exchange alone), written to ``output`` if given.
 
     ``ranks`` where the number of data-parallel ranks is known; ``effort`` 1 takes under a minute of one core on a
     table of a dozen rungs; ``progress`` is told (what is done, share from 0 to 1).
@@ -44,7 +44,10 @@ def calibrate(
             table_of_run(source), ranks=ranks, steady=True, effort=effort, progress=progress
         )
     elif kind == "exchange":
-        raise TableError(f"{source}: a table of an exchange; it has no rung to fit a serving twin to")
+        from pinchpoint.twin.exchange_fit import calibrate_exchange
+        from pinchpoint.twin.exchange_table import read_exchange
+
+        twin = calibrate_exchange(read_exchange(source))
     else:
         from pinchpoint.twin.pools import calibrate_pools, is_pools
 

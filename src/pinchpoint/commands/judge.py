@@ -15,7 +15,9 @@ __all__ = ["judge"]
 
 
 def judge(twin: Path, table: Path) -> Judgement:
-    """Every filled cell of ``table`` (CSV of rungs, JSON lines of requests, or a run folder) against the twin.
+    """Every filled cell of ``table`` against the twin.
+
+    A table is a CSV of rungs, JSON lines of requests, a run folder, or the times of an exchange.
 
     ``Judgement.as_json()`` is the contract's JSON.
 
@@ -37,7 +39,9 @@ def judge(twin: Path, table: Path) -> Judgement:
 
         return judge_rungs(read, table_of_run(table))
     if kind == "exchange":
-        raise TableError(f"{table}: a table of an exchange; a serving twin predicts none of it")
+        from pinchpoint.twin.exchange_judge import judge_exchange
+
+        return judge_exchange(read, table)
     from pinchpoint.twin.pools import is_pools, judge_pools
 
     rungs = read_table(table, strict=False)

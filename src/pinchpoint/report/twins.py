@@ -15,7 +15,7 @@ from pinchpoint.report.words import Words
 
 __all__ = ["print_fit", "print_judgement", "print_sweep"]
 
-_CONDITIONS = ("profile", "isl", "osl", "concurrency")
+_CONDITIONS = ("profile", "isl", "osl", "concurrency", "nodes", "tokens_per_rank", "bytes_per_rank")
 
 
 def print_fit(

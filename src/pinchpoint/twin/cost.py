@@ -8,7 +8,7 @@ and T tokens in the step over all of them::
     step  = base + prefill_step (if n > 0 anywhere)
           + coverage·(1 − (1 − k/E)^T)                    expected share of the experts touched by T tokens
           + pooled_share·mean(rank) + (1 − pooled_share)·max(rank)
-          + exchange·(1 − overlap_share)
+          + exchange(T)·(1 − overlap_share)               the twin's exchange section, or the constant exchange_ms
 
 The surcharge applies to prompt tokens of a step that also decodes. Times in seconds here, in the units of their names
 in ``twin.yaml``. The coverage term is what makes decode of a mixture of experts concave in the batch
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 
+from pinchpoint.twin.instep import StepExchange
 from pinchpoint.twin.model import Engine, Step
 
 __all__ = ["Cost"]
@@ -30,9 +31,11 @@ class Cost:
     __slots__ = (
         "base",
         "coverage",
+        "exchange",
         "fixed",
         "miss",
         "mixed",
+        "open",
         "per_context",
         "per_sequence",
         "pooled",
@@ -41,9 +44,11 @@ class Cost:
         "prefill_token",
     )
 
-    def __init__(self, step: Step, engine: Engine) -> None:
+    def __init__(self, step: Step, engine: Engine, exchange: StepExchange | None = None) -> None:
         self.base = step.base_ms * 1e-3
-        self.fixed = self.base + step.exchange_ms * 1e-3 * (1.0 - engine.overlap_share)
+        self.open = 1.0 - engine.overlap_share  # what compute does not hide
+        self.exchange = exchange if exchange is not None and exchange.pieces else None
+        self.fixed = self.base + (step.exchange_ms * 1e-3 * self.open if exchange is None else 0.0)
         self.coverage = step.coverage_ms * 1e-3
         self.per_sequence = step.per_sequence_us * 1e-6
         self.per_context = step.per_context_token_ns * 1e-9
@@ -55,8 +60,11 @@ class Cost:
         self.miss = math.log1p(-step.expert_share) if step.expert_share < 1.0 else -math.inf
 
     def touched(self, tokens: float) -> float:
-        """Seconds spent on experts by a step of this many tokens."""
-        return -self.coverage * math.expm1(self.miss * tokens) if tokens else 0.0
+        """Seconds spent on experts by a step of this many tokens, the exchange included where it goes with them."""
+        if not tokens:
+            return 0.0
+        experts = -self.coverage * math.expm1(self.miss * tokens)
+        return experts if self.exchange is None else experts + self.open * self.exchange.seconds(tokens)
 
     def decode(self, sequences: int, context: float, ranks: int = 1) -> float:
         """Seconds of a step that only decodes: ``sequences`` over all ranks, evenly, each with ``context`` tokens."""

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from pinchpoint.errors import PlanError
 from pinchpoint.twin.cost import Cost
+from pinchpoint.twin.instep import StepExchange
 from pinchpoint.twin.model import Engine, Step
 from pinchpoint.twin.routing import Router, open_router
 from pinchpoint.twin.schedule import admit_chunks, admit_prompts, make_room, start_decoding
@@ -47,9 +48,11 @@ class Simulation:
 
     longest = 1 << 30  # steps in a stretch
 
-    def __init__(self, engine: Engine, step: Step, load: Load, seed: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, step: Step, load: Load, seed: int = 0, exchange: StepExchange | None = None
+    ) -> None:
         self.engine = engine
-        self.cost = Cost(step, engine)
+        self.cost = Cost(step, engine, exchange)
         self.load = load
         self.draw = random.Random(seed)
         self.done: list[Sequence] = []
@@ -321,7 +324,14 @@ class Simulation:
         self._follow(sequence, now)
 
 
-def simulate(engine: Engine, step: Step, load: Load, seed: int = 0, until_s: float = math.inf) -> Simulation:
+def simulate(
+    engine: Engine,
+    step: Step,
+    load: Load,
+    seed: int = 0,
+    until_s: float = math.inf,
+    exchange: StepExchange | None = None,
+) -> Simulation:
     """Play ``load`` through the engine; ended requests are in ``.done``, in the order of their ends.
 
     Raises:
@@ -329,6 +339,6 @@ def simulate(engine: Engine, step: Step, load: Load, seed: int = 0, until_s: flo
     """
     if engine.policy != "prefill_first" and engine.prompts_per_step == 0:
         raise PlanError("prompts_per_step 0 computes no prompt at all; leave it out or make it 1 or more")
-    simulation = Simulation(engine, step, load, seed)
+    simulation = Simulation(engine, step, load, seed, exchange)
     simulation.run(until_s)
     return simulation

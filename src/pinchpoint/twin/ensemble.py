@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import msgspec
 
+from pinchpoint.twin.instep import step_exchange
 from pinchpoint.twin.model import Member, Twin
 from pinchpoint.twin.rungs import Rung, play
 
@@ -77,10 +78,13 @@ def predict(
 ) -> dict[str, Predicted]:
     """Every metric of a rung that the twin has a number for."""
     members = twin.members()
+    exchange = step_exchange(twin)
     played = [
-        play(m.engine, m.step, m.client, m.protocol, rung, seeds=seeds, gaps=gaps, quick=quick)
+        play(
+            m.engine, m.step, m.client, m.protocol, rung, seeds=seeds, gaps=gaps, quick=quick, exchange=exchange
+        )
         for m in members
-    ]
+    ]  # fmt: skip
     beyond = _beyond(twin, rung)
     out: dict[str, Predicted] = {}
     for metric in dict.fromkeys(key for values in played for key in values):

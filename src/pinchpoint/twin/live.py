@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop
 
 from pinchpoint.twin.engine import ARRIVE, STEP, TRANSFERRED, Simulation
+from pinchpoint.twin.instep import StepExchange
 from pinchpoint.twin.model import Engine, Step
 from pinchpoint.twin.schedule import stop_running
 from pinchpoint.twin.sequence import Group, Sequence
@@ -37,8 +38,10 @@ class LiveEngine(Simulation):
 
     longest = 1  # every step is an event of its own: its tokens are sent at its end
 
-    def __init__(self, engine: Engine, step: Step, emit: Emitted, seed: int = 0) -> None:
-        super().__init__(engine, step, _Nothing(), seed)
+    def __init__(
+        self, engine: Engine, step: Step, emit: Emitted, seed: int = 0, exchange: StepExchange | None = None
+    ) -> None:
+        super().__init__(engine, step, _Nothing(), seed, exchange)
         self._emit = emit
         self.step_tokens: Callable[[int], None] = lambda tokens: None
         self._next_id = 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-__all__ = ["PRIOR", "TAIL", "descend", "total"]
+__all__ = ["PRIOR", "TAIL", "descend", "non_negative", "total"]
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -73,3 +75,20 @@ def descend(
         else:
             damping = damping * 3 if damping < 300 else 0.5
     return z, loss, jacobian
+
+
+def non_negative(terms: Vector, values: Vector) -> tuple[float, Vector]:
+    """(loss, coefficients) of least squares of relative errors with none below zero: every subset of columns is tried."""
+    weighted, ones = terms / values[:, None], np.ones(len(values))
+    best = (math.inf, np.zeros(terms.shape[1]))
+    for size in range(1, terms.shape[1] + 1):
+        for columns in combinations(range(terms.shape[1]), size):
+            found, *_ = np.linalg.lstsq(weighted[:, columns], ones, rcond=None)
+            if (found < 0).any():
+                continue
+            whole = np.zeros(terms.shape[1])
+            whole[list(columns)] = found
+            error = float((((weighted @ whole) - 1) ** 2).sum())
+            if error < best[0] - 1e-12:
+                best = (error, whole)
+    return best

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from pinchpoint.errors import TableError
+from pinchpoint.twin.exchange import Exchange
 
 __all__ = [
     "Client",
@@ -105,6 +106,8 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     combine_bytes_per_value: float | None = None
     parameters_b: float | None = None  # billions
     active_b: float | None = None
+    expert_groups: int | None = None  # groups of experts, of which a token's experts come from a few
+    groups_per_token: int | None = None
 
 
 class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,6 +122,15 @@ class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     oversubscription: float | None = None
     dedup_per_node: bool | None = None
     expert_skew_sigma: float | None = None  # of a log-normal load per expert
+    expert_load: list[float] | None = None  # load of each expert as counted, in order of placement
+    redundant_experts: int | None = None  # copies of the heaviest that a balancer places
+    domain_gpus: int | None = None  # scale-up domain where it is not a node: 72
+    smallest_nodes: int | None = None  # that the model fits in
+    bytes_per_token: float | None = None  # measured: leaves the NICs per computed token, at these nodes
+    switch_ports: int | None = None
+    switch_buffer_mb: float | None = None  # shared by the switch's ports
+    hop_us: float | None = None  # a switch and its cable
+    jitter_share: float | None = None  # standard deviation of one rank's exchange over its mean
 
 
 class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,6 +185,7 @@ class Twin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step: Step = Step()
     model: Model = Model()
     fabric: Fabric = Fabric()
+    exchange: Exchange | None = None  # time of dispatch and combine; None: the constant step.exchange_ms
     client: Client = Client()
     protocol: Protocol = Protocol()
     sources: dict[str, Source] = {}  # "step.base_ms" -> where it came from
@@ -202,6 +215,7 @@ def check_twin(twin: Twin, where: str = "twin") -> None:
     Raises:
         TableError: naming the key, its value and what it must be.
     """
+    no_step = twin.exchange is not None and twin.step == Step()  # of an exchange's table alone
     members = [("", twin.engine, twin.step)]
     members += [(f"ensemble[{i}].", m.engine, m.step) for i, m in enumerate(twin.ensemble)]
     for prefix, engine, step in members:
@@ -222,10 +236,32 @@ def check_twin(twin: Twin, where: str = "twin") -> None:
                 raise TableError(f"{where}: {prefix}step.{key} is {value}; it must be 0 or more and finite")
         if step.expert_share > 1 or step.pooled_share > 1:
             raise TableError(f"{where}: {prefix}step.expert_share and pooled_share are shares, 0 to 1")
-        if not (step.base_ms or step.coverage_ms or step.per_sequence_us or step.prefill_token_us):
+        costs = step.base_ms or step.coverage_ms or step.per_sequence_us or step.prefill_token_us
+        if not costs and not no_step:
             raise TableError(f"{where}: {prefix}step has no cost at all: an engine that takes no time")
+    _check_fabric(twin, where)
     if twin.schema != 1:
         raise TableError(f"{where}: schema {twin.schema} is not known here; this version reads schema 1")
+
+
+def _check_fabric(twin: Twin, where: str) -> None:
+    for name, section in (("model", twin.model), ("fabric", twin.fabric)):
+        for key, value in msgspec.structs.asdict(section).items():
+            if isinstance(value, list):
+                fine = len(value) > 0 and all(0 <= v < 1e18 for v in value) and any(value)
+            else:
+                may_be_none = key in (
+                    "expert_skew_sigma",
+                    "redundant_experts",
+                    "latency_us",
+                    "jitter_share",
+                    "hop_us",
+                )
+                fine = (
+                    value is None or isinstance(value, bool) or (0 if may_be_none else 1e-9) <= value < 1e18
+                )
+            if not fine:
+                raise TableError(f"{where}: {name}.{key} is {value}; it must be positive and finite")
 
 
 REFERENCE = "reference"

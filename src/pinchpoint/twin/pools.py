@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -21,7 +20,7 @@ import numpy as np
 
 from pinchpoint.errors import TableError
 from pinchpoint.twin.judge import Judged, Judgement, summed_up
-from pinchpoint.twin.minimise import Vector, descend
+from pinchpoint.twin.minimise import Vector, descend, non_negative
 from pinchpoint.twin.model import Engine, Source, Step, Twin
 from pinchpoint.twin.table import Row, Table, as_number
 
@@ -72,23 +71,6 @@ def _decode_terms(share: float, streams: float, context: float) -> tuple[float, 
     return 1.0, touched, streams, streams * context
 
 
-def _non_negative(terms: Vector, values: Vector) -> tuple[float, Vector]:
-    """Least squares of relative errors with no coefficient below zero: every subset of four columns is tried."""
-    weighted, ones = terms / values[:, None], np.ones(len(values))
-    best = (math.inf, np.zeros(terms.shape[1]))
-    for size in range(1, terms.shape[1] + 1):
-        for columns in combinations(range(terms.shape[1]), size):
-            found, *_ = np.linalg.lstsq(weighted[:, columns], ones, rcond=None)
-            if (found < 0).any():
-                continue
-            whole = np.zeros(terms.shape[1])
-            whole[list(columns)] = found
-            error = float((((weighted @ whole) - 1) ** 2).sum())
-            if error < best[0] - 1e-12:
-                best = (error, whole)
-    return best
-
-
 def fit_decode(points: Sequence[tuple[float, float, float]]) -> Step:
     """Decode step from (streams, context, TPOT s) of decode-only workers."""
     scale = np.array([1.0, 1.0, 1e-3, 1e-6])  # keeps the columns alike in size
@@ -96,7 +78,7 @@ def fit_decode(points: Sequence[tuple[float, float, float]]) -> Step:
     best: tuple[float, float, Vector] = (math.inf, 1.0, np.zeros(4))
     for share in _SHARES:
         terms = np.array([_decode_terms(share, b, context) for b, context, _ in points]) * scale
-        error, found = _non_negative(terms, values)
+        error, found = non_negative(terms, values)
         if error < best[0]:
             best = (error, share, found * scale)
     _, share, (base, coverage, sequence, context) = best

@@ -8,6 +8,7 @@ import msgspec
 
 from pinchpoint.twin.arrivals import Closed, Open, poisson
 from pinchpoint.twin.engine import simulate
+from pinchpoint.twin.instep import StepExchange
 from pinchpoint.twin.measure import measure
 from pinchpoint.twin.model import Client, Engine, Protocol, Step
 
@@ -47,6 +48,7 @@ def play(
     seeds: int = 1,
     gaps: bool = True,
     quick: bool = False,
+    exchange: StepExchange | None = None,
 ) -> dict[str, float]:
     """Metrics of one rung in seconds and per second; see :func:`pinchpoint.twin.measure.measure`.
 
@@ -60,7 +62,11 @@ def play(
         if rung.rate is not None:
             count = max(100, min(2000, round(60 * rung.rate)))
             times = poisson(rung.rate, count, random.Random(seed))
-            runs.append(simulate(engine, step, Open(times, [rung.isl] * count, [rung.osl] * count), seed))
+            runs.append(
+                simulate(
+                    engine, step, Open(times, [rung.isl] * count, [rung.osl] * count), seed, exchange=exchange
+                )
+            )
             continue
         concurrency = rung.concurrency or 1
         load = Closed(
@@ -72,7 +78,7 @@ def play(
             stagger=protocol.stagger,
             wave=0 if protocol.whole_rung else 1,
         )
-        runs.append(simulate(engine, step, load, seed))
+        runs.append(simulate(engine, step, load, seed, exchange=exchange))
     return measure(
         runs, rung.concurrency or 1, whole_rung=protocol.whole_rung or rung.rate is not None, gaps=gaps
     )

@@ -17,6 +17,7 @@ import msgspec
 
 from pinchpoint.errors import EndpointError
 from pinchpoint.twin.exposition import Exposition
+from pinchpoint.twin.instep import step_exchange
 from pinchpoint.twin.live import LiveEngine
 from pinchpoint.twin.model import Twin
 from pinchpoint.twin.openai import (
@@ -60,7 +61,7 @@ class Endpoint:
         if not (speed > 0 and math.isfinite(speed)):
             raise EndpointError(f"the speed is {speed}; it must be above zero (10 plays ten seconds in one)")
         self.twin, self.speed, self.model, self.max_model_len = twin, speed, model, max_model_len
-        self.engine = LiveEngine(twin.engine, twin.step, self._emit, seed)
+        self.engine = LiveEngine(twin.engine, twin.step, self._emit, seed, step_exchange(twin))
         self.metrics = Exposition(model)
         self.engine.step_tokens = self.metrics.step_tokens.add
         self.streams: dict[int, Stream] = {}

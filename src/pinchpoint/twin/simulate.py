@@ -18,6 +18,7 @@ from pinchpoint.plan.traces import read_trace
 from pinchpoint.record.folder import Mark, RunFolder, stem
 from pinchpoint.twin.arrivals import Closed, Open
 from pinchpoint.twin.engine import Load, Simulation, simulate
+from pinchpoint.twin.instep import step_exchange
 from pinchpoint.twin.measure import token_times
 from pinchpoint.twin.model import Twin
 from pinchpoint.twin.sequence import Sequence
@@ -80,7 +81,8 @@ def _load(plan: Plan, rung: Rung, turnaround_s: float) -> Load:
 def simulate_rung(twin: Twin, plan: Plan, rung: Rung) -> Simulation:
     """One rung in virtual time; a different seed for each rung and repeat, the same for the same plan."""
     load = _load(plan, rung, twin.client.turnaround_ms * 1e-3)
-    return simulate(twin.engine, twin.step, load, seed=(plan.seed or 0) * 1009 + rung.index)
+    seed = (plan.seed or 0) * 1009 + rung.index
+    return simulate(twin.engine, twin.step, load, seed=seed, exchange=step_exchange(twin))
 
 
 def write_rung(folder: RunFolder, rung: Rung, simulation: Simulation, start_ns: int) -> int:

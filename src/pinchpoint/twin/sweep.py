@@ -17,6 +17,7 @@ from pinchpoint.errors import PlanError
 from pinchpoint.twin.arrivals import Closed
 from pinchpoint.twin.engine import Simulation, simulate
 from pinchpoint.twin.ensemble import combine
+from pinchpoint.twin.instep import StepExchange, step_exchange
 from pinchpoint.twin.measure import gap_pool, measure, weighted_quantiles
 from pinchpoint.twin.model import Client, Engine, Member, Twin
 from pinchpoint.twin.rungs import Rung
@@ -129,7 +130,7 @@ def _disaggregated(member: Member, prefill: int) -> Member | None:
     return replace(member, engine=apart, step=decode)
 
 
-def _play(member: Member, rung: Rung, seeds: int) -> dict[str, float]:
+def _play(member: Member, rung: Rung, seeds: int, exchange: StepExchange | None) -> dict[str, float]:
     """The metrics of a sweep: those of a rung, the longest pause, and p99 of gaps by time."""
     client: Client = member.client
     runs: list[Simulation] = []
@@ -140,7 +141,7 @@ def _play(member: Member, rung: Rung, seeds: int) -> dict[str, float]:
             concurrency, slots * concurrency, rung.isl, rung.osl, client.turnaround_ms * 1e-3,
             stagger=member.protocol.stagger, wave=0 if member.protocol.whole_rung else 1,
         )  # fmt: skip
-        runs.append(simulate(member.engine, member.step, load, seed))
+        runs.append(simulate(member.engine, member.step, load, seed, exchange=exchange))
     if any(not run.done for run in runs):
         return {}
     got = measure(runs, concurrency, whole_rung=member.protocol.whole_rung)
@@ -166,6 +167,7 @@ def _family_key(name: str) -> str:
 
 def _point(twin: Twin, over: Over, number: int, rung: Rung, seeds: int, most: int) -> Point | None:
     have: dict[str, list[tuple[float, Member]]] = {}
+    exchange = step_exchange(twin)
     preempted = 0.0
     shown: Member | None = None
     for member in _leading(twin, most):
@@ -173,7 +175,7 @@ def _point(twin: Twin, over: Over, number: int, rung: Rung, seeds: int, most: in
         if changed is None:
             continue
         shown = shown or changed
-        got = _play(changed, rung, seeds)
+        got = _play(changed, rung, seeds, exchange)
         preempted += got.pop("preempted", 0.0) * member.weight
         for name, value in got.items():
             if value > 0:
@@ -244,10 +246,11 @@ def sweep_twin(
 def _baseline(twin: Twin, over: Over, rungs: Sequence[Rung], seeds: int, members: int) -> list[Point]:
     """The twin as it is, for comparison (of a disaggregation: the same GPUs together)."""
     out = []
+    exchange = step_exchange(twin)
     for rung in rungs:
         have: dict[str, list[tuple[float, Member]]] = {}
         for member in _leading(twin, members):
-            got = _play(member, rung, seeds)
+            got = _play(member, rung, seeds, exchange)
             got.pop("preempted", None)
             for name, value in got.items():
                 if value > 0:

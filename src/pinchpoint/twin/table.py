@@ -19,7 +19,17 @@ import msgspec
 
 from pinchpoint.errors import TableError
 
-__all__ = ["Cell", "Row", "Table", "kind_of", "parse_metric", "read_table", "rungs_of"]
+__all__ = [
+    "Cell",
+    "Row",
+    "Table",
+    "is_exchange",
+    "is_exchange_log",
+    "kind_of",
+    "parse_metric",
+    "read_table",
+    "rungs_of",
+]
 
 _LATENCY = re.compile(r"(ttft|tpot|itl|gap|e2e)(?:_(mean|p50|p90|p95|p99|max))?_(ms|s|us)")
 _RATE = re.compile(r"(input_tok|output_tok|total_tok|request|req)_s")
@@ -92,10 +102,29 @@ def kind_of(path: str | Path) -> str:
     target = Path(path)
     if target.is_dir():
         return "run"
-    head = _text(target)[:4096].lstrip()
-    if head.startswith("{"):
+    text = _text(target)
+    if text[:4096].lstrip().startswith("{"):
         return "requests"
-    return "exchange" if head and "dispatch_us" in head.splitlines()[0] else "rungs"
+    return "exchange" if is_exchange(text) else "rungs"
+
+
+_EXCHANGE_COLUMNS = ("dispatch_us", "combine_us", "exchange_us")
+_EXCHANGE_LOGS = re.compile(  # nccl-tests alltoall_perf; DeepEP's tests of either mode
+    r"^\s*#\s+size\s+count\s+type\b.*algbw|Dispatch bandwidth: [\d.]+ GB/s|\[tuning\] Best (dispatch|combine)",
+    re.M,
+)
+
+
+def is_exchange(text: str) -> bool:
+    """Whether a file's text is a table of an exchange: CSV, or the output of a tool that measures one."""
+    lines = text.lstrip().splitlines()
+    head = lines[0].lower() if lines else ""
+    return any(column in head for column in _EXCHANGE_COLUMNS) or is_exchange_log(text)
+
+
+def is_exchange_log(text: str) -> bool:
+    """Whether it is the output of such a tool."""
+    return _EXCHANGE_LOGS.search(text) is not None
 
 
 def _text(path: Path) -> str:
