@@ -41,7 +41,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.made $(MOVED)
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.made $(MOVED)
-	$(INSTALL) --editable '.[demo,watch,test]'
+	$(INSTALL) --editable '.[demo,watch,ray,test]'
 	pwd > $(VENV)/.place
 	touch $@ $(VENV)/.demo
 

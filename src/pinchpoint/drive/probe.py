@@ -39,8 +39,10 @@ class Probed(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
 
 
-def probe(plan: Plan) -> Probed:
+def probe(plan: Plan, *, text: bool = False) -> Probed:
     """Find out how to drive ``plan.endpoint``, or why it cannot be driven. With ``plan.skip_check``: ask nothing.
+
+    ``text``: in text prompts even where it takes token ids, as other load generators send them.
 
     Raises:
         EndpointError: unreachable, refusing, no OpenAI-compatible server, or not the model asked for.
@@ -53,15 +55,15 @@ def probe(plan: Plan) -> Probed:
     secrets = look_up(endpoint)
     tls = tls_context(endpoint) if any(address.scheme == "https" for address in addresses) else None
     if plan.skip_check:
-        return _unasked(plan)
+        return _unasked(plan, text)
     clients = [Client(address, secrets, tls, endpoint.connect_timeout_s) for address in addresses]
-    first = _Probing(clients[0], plan)
+    first = _Probing(clients[0], plan, text)
     first.read_models()
     first.read_version()
     first.find_dialect()
     first.measure()
     for client in clients[1:]:
-        other = _Probing(client, plan)
+        other = _Probing(client, plan, text)
         other.read_models()
         other.model = first.model
         other.must_answer(first.dialect)
@@ -69,21 +71,21 @@ def probe(plan: Plan) -> Probed:
     return Probed(first.model, first.dialect, first.facts)
 
 
-def _unasked(plan: Plan) -> Probed:
+def _unasked(plan: Plan, text: bool) -> Probed:
     endpoint = plan.endpoint
     if endpoint.model is None:
         raise PlanError("--skip-check asks the endpoint nothing, so the model must be named: --model")
     api: Literal["chat", "completions"] = "chat" if endpoint.api == "chat" else "completions"
     note = "the endpoint was not checked (--skip-check): lengths, accepted fields and usage are assumed"
-    dialect = Dialect(api=api, token_ids=api == "completions", accepts=ALL_FIELDS, notes=(note,))
+    dialect = Dialect(api=api, token_ids=api == "completions" and not text, accepts=ALL_FIELDS, notes=(note,))
     return Probed(endpoint.model, dialect, {"urls": list(endpoint.urls), "checked": False})
 
 
 class _Probing:
     """One endpoint under questions."""
 
-    def __init__(self, client: Client, plan: Plan) -> None:
-        self.client, self.plan = client, plan
+    def __init__(self, client: Client, plan: Plan, text: bool) -> None:
+        self.client, self.plan, self._text = client, plan, text
         self.model = plan.endpoint.model
         self.dialect = Dialect()
         self.facts: dict[str, Any] = {"urls": list(plan.endpoint.urls), "checked": True, "connect_ms": []}
@@ -149,6 +151,10 @@ class _Probing:
             self._vocabulary = vocabulary
         if isinstance(longest, int) and longest > 0:
             self._max_model_len = longest
+        speed = meta.get("speed")
+        if isinstance(meta.get("twin"), str) and isinstance(speed, int | float) and 0 < speed < 1e6:
+            self.facts["twin"] = {"name": meta["twin"], "speed": speed}
+            self._notes.append(f"this is no cluster but a twin ({meta['twin']}) played at speed {speed:g}")
 
     def read_version(self) -> None:
         """``/version`` and ``/health``, where there are such."""
@@ -172,7 +178,10 @@ class _Probing:
             id_range(self._vocabulary) if self._vocabulary is None or self._vocabulary > 40 else (1000, 9999)
         )
         dialect = Dialect(
-            api="completions" if api == "auto" else api, token_ids=api != "chat", id_low=low, id_high=high
+            api="completions" if api == "auto" else api,
+            token_ids=api != "chat" and not self._text,
+            id_low=low,
+            id_high=high,
         )
         refusal: Heard | None = None
         for _ in range(_MOST_TRIES):

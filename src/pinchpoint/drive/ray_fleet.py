@@ -10,6 +10,7 @@ import contextlib
 import os
 import platform
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -35,6 +36,7 @@ __all__ = ["Clock", "RayHosts", "clock_from", "shifted"]
 _PINGS = 24
 _WAIT_S = 0.5
 _START_S = 60.0
+_KNOCK_S = 10.0
 _TIMES = {  # the columns that are points in time
     "requests": ("due_ns", "sent_ns", "first_byte_ns", "first_token_ns", "first_content_ns", "last_token_ns", "end_ns"),
     "arrivals": ("t_ns",),
@@ -207,6 +209,17 @@ class RayWorker:
             ray.kill(self._seat)
 
 
+def _knock(address: str) -> None:
+    """Whether anything listens at ``HOST:PORT``: Ray itself would go on trying for minutes.
+
+    Raises:
+        OSError: nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
+
+
 class RayHosts:
     """A Ray cluster as the place where workers run."""
 
@@ -220,10 +233,12 @@ class RayHosts:
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self._ours = not ray.is_initialized()
+        told = os.environ.get("RAY_ADDRESS", "") if address == "ray" else address.removeprefix("ray://")
         try:
             if self._ours:
+                _knock(told)
                 ray.init("auto" if address == "ray" else address, log_to_driver=False, logging_level="error")
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as failure:
+        except (OSError, ValueError, RuntimeError) as failure:
             said = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
             raise PlanError(f"--fleet {address}: no Ray cluster answers ({said})") from failure
 
