@@ -162,20 +162,73 @@ def report(
 
 @app.command
 def compare(
-    first: Annotated[Path, Parameter(help="Run folder.")],
-    second: Annotated[Path, Parameter(help="Run folder.")],
-    *,
+    first: Annotated[Path, Parameter(help="Run folder, or another tool's result file or folder.")],
+    *others: Annotated[Path, Parameter(help="What it is compared with: of either kind, one or more.")],
+    concurrency: Annotated[
+        int | None, Parameter(metavar="N", help="At which a result was driven that does not say so itself.")
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Compare two runs rung by rung: what changed by more than their noise, and what did not.
+    """Compare runs rung by rung, or a run with the results of another tool, by formula.
 
-    Example:
+    Results of AIPerf, GuideLLM, vLLM bench, SGLang bench_serving, inference-perf, genai-bench, evalscope, llmperf and
+    InferenceX are read.
+
+    Examples:
 
       pinchpoint compare runs/before runs/after
+
+      pinchpoint compare runs/mine artifacts/aiperf
     """
     from pinchpoint.commands import compare as command
 
-    return command.from_terminal(first, second, as_json=json)
+    return command.from_terminal(first, others, concurrency=concurrency, as_json=json)
+
+
+@app.command
+def crosscheck(
+    *overrides: Overrides,
+    tool: Annotated[
+        str,
+        Parameter(name="--with", metavar="TOOL", help="aiperf, vllm, sglang, guidellm or inference-perf."),
+    ] = "aiperf",
+    program: Annotated[
+        str | None,
+        Parameter(
+            metavar="PATH", help="Its program; for sglang the Python that has it. Default: found on PATH."
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        Parameter(metavar="NAME", help="Tokenizer it should load. Default: one in which a word is a token."),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FOLDER",
+            help="The run that is checked: its endpoint and mixed profile; the result joins it.",
+        ),
+    ] = None,
+    endpoint: EndpointFlags = EndpointFlags(),  # noqa: B008
+    load: LoadFlags = LoadFlags(),  # noqa: B008
+    output: OutputFlags = OutputFlags(),  # noqa: B008
+    config: ConfigFile = None,
+    json: Json = False,
+) -> int:
+    """Drive one load with pinchpoint, with another load generator, and with pinchpoint again; compare by formula.
+
+    Examples:
+
+      pinchpoint crosscheck --with aiperf --run runs/20260901T101500Z-M
+
+      pinchpoint crosscheck --with sglang --program /opt/sglang/bin/python -u http://h:8000 --concurrency 8
+    """
+    from pinchpoint.commands import crosscheck as command
+
+    plan = _plan(config, overrides, given(endpoint, load, output))
+    if run is not None:
+        plan = command.plan_of(run, plan)
+    return command.from_terminal(plan, tool, program=program, tokenizer=tokenizer, place=run, as_json=json)
 
 
 @app.command

@@ -13,7 +13,7 @@ from pinchpoint.analyse.findings import Stats, TimeShares
 from pinchpoint.analyse.tables import Floats
 from pinchpoint.units import MILLISECOND
 
-__all__ = ["MIN_N", "MIN_N_P99", "batch_interval", "distribution", "median_interval", "quantile", "time_quantiles",
+__all__ = ["MIN_N", "MIN_N_P99", "T95", "batch_interval", "distribution", "median_interval", "quantile", "time_quantiles",
            "time_shares"]  # fmt: skip
 
 MIN_N = {"p50": 1, "p90": 10, "p99": 100, "p999": 1000}
@@ -21,7 +21,7 @@ MIN_N_P99 = MIN_N["p99"]
 _Q = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 # Student's t, two-sided 95 %, by degrees of freedom.
-_T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
         2.120, 2.110, 2.101, 2.093)  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def batch_interval(rates: Floats) -> tuple[float, float] | None:
     n = len(rates)
     if n < 4:
         return None
-    t = _T95[n - 2] if n - 2 < len(_T95) else 1.96
+    t = T95[n - 2] if n - 2 < len(T95) else 1.96
     half = t * float(rates.std(ddof=1)) / math.sqrt(n)
     middle = float(rates.mean())
     return middle - half, middle + half

@@ -14,7 +14,7 @@ from pinchpoint.analyse.tables import MISSING, Bools, Ints, RungTables
 from pinchpoint.analyse.throughput import Flows
 from pinchpoint.analyse.window import Window, decoding, in_flight
 
-__all__ = ["RungView"]
+__all__ = ["RungView", "everything"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +83,8 @@ class RungView:
         """Ends of successes inside the window, ns."""
         end: Ints = self.tables.requests.end[self.tables.requests.ok]
         return end[self.window.holds(end)]
+
+
+def everything(tables: RungTables) -> Bools:
+    """All requests of a rung, the warm-up wave among them."""
+    return np.ones(len(tables.requests), dtype=bool)

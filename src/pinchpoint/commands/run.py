@@ -18,7 +18,7 @@ from pinchpoint.commands.outcome import exit_code, write_outcome
 from pinchpoint.commands.self_check import self_check
 from pinchpoint.drive.fleet import Fleet, check_host, open_fleet
 from pinchpoint.drive.orders import Progress, RungDone
-from pinchpoint.drive.probe import probe
+from pinchpoint.drive.probe import Probed, probe
 from pinchpoint.drive.secrets import look_up
 from pinchpoint.errors import PinchpointError, RecordError
 from pinchpoint.plan.ladder import Seen, estimate_s, first_rungs, next_rung, trimmed
@@ -68,8 +68,8 @@ class _Nobody:
     def rung_closed(self, reading: RungReading) -> None: ...
 
 
-def run(plan: Plan, onlooker: Onlooker | None = None) -> RunResult:
-    """Drive ``plan`` and read what came of it.
+def run(plan: Plan, onlooker: Onlooker | None = None, *, probed: Probed | None = None) -> RunResult:
+    """Drive ``plan`` and read what came of it. ``probed`` is what a probe has found already.
 
     Returns the findings, which lie in the run folder too. The first Ctrl-C (or SIGTERM) lets what is in flight end,
     the second cuts it off; either way what was measured is kept and read.
@@ -81,9 +81,10 @@ def run(plan: Plan, onlooker: Onlooker | None = None) -> RunResult:
     """
     onlooker = onlooker or _Nobody()
     check_plan(plan)
-    probed = probe(plan)
-    for note in probed.dialect.notes:
-        onlooker.note(note)
+    if probed is None:
+        probed = probe(plan)
+        for note in probed.dialect.notes:
+            onlooker.note(note)
     plan = _settled(plan, probed.model)
     folder = RunFolder.create(
         Path(plan.output_dir or Path("runs") / run_name(plan.endpoint.model)),

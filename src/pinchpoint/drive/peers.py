@@ -218,8 +218,7 @@ def run_peer(tool: str, program: str, job: Job, headers: Mapping[str, str], limi
     environment = {k: v for k, v in os.environ.items() if k != _SECRET_VARIABLE} | dict(peer.environment)
     if bearer:  # every one of them reads the key from there: no key on a command line that others can list
         environment[_SECRET_VARIABLE] = bearer.removeprefix("Bearer ")
-    environment |= (
-    )
+    environment |= ()
     log = job.place / _LOG
     with log.open("wb") as sink:
         try:
