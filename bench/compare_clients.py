@@ -1,8 +1,9 @@
 """Load generators against a server of known timing, in turn; one table.
 
-``python bench/compare_clients.py --peer aiperf=/path/to/bin/aiperf --peer sglang=/path/to/bin/python …``: each peer in an
-environment of its own. Clients run on one core (``--client-core``) with the highest nice value there is, the server on
-another with real-time priority, so that other work on the host is left out as far as it can be (needs root).
+``python bench/compare_clients.py --peer aiperf=/path/to/bin/aiperf --peer sglang=/path/to/bin/python …``: each peer in
+an environment of its own, beside a bare protocol that only counts. Clients run on one core (``--client-core``) with the
+highest nice value there is, the server on another with real-time priority, so that other work on the host is left out as
+far as it can be (needs root).
 
 Truth is the server's own log. CPU is that of the client's whole process tree between the first request and the last
 token: start-up and what comes after the last token are left out. Memory is the tree's peak proportional set size.
@@ -127,7 +128,9 @@ def measure(name: str, program: Path, chosen: argparse.Namespace) -> Row:
                 running.wait()
                 watch.close()
         told = [
-            each for each in server.truth() if each.tokens >= chosen.osl // 2 or name == "pinchpoint"
+            each
+            for each in server.truth()
+            if each.tokens >= chosen.osl // 2 or name in ("pinchpoint", "bare protocol")
         ]  # no probes
         try:
             said = client.figures(job)
@@ -203,26 +206,26 @@ def main() -> None:
     parser.add_argument("--without-pinchpoint", action="store_true")
     chosen = parser.parse_args()
     os.sched_setaffinity(0, {chosen.server_core})
-    programs = {} if chosen.without_pinchpoint else {"pinchpoint": Path(sys.executable)}
+    here = Path(sys.executable)
+    programs = {} if chosen.without_pinchpoint else {"bare protocol": here, "pinchpoint": here}
     programs |= {name: Path(path) for name, _, path in (each.partition("=") for each in chosen.peer)}
     print(
         "| client | TTFT p50/p99 ms | true | gap p50/p99 ms | true | of ideal | CPU-ms per 1,000 tokens | peak MB |"
     )
     print("|---|---|---|---|---|---|---|---|", flush=True)
-    for name, program in programs.items():
-        rows = []
-        for _ in range(chosen.times):
+    found: dict[str, list[Row]] = {name: [] for name in programs}
+    for _ in range(chosen.times):
+        for name, program in programs.items():
             began = time.monotonic()
             try:
-                rows.append(measure(name, program, chosen))
+                row = measure(name, program, chosen)
             except RuntimeError as failure:
                 print(f"{name}: {failure}", file=sys.stderr, flush=True)
-                break
-            print(
-                f"{line(name, rows[-1], chosen.firehose)} {time.monotonic() - began:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
+                continue
+            found[name].append(row)
+            took = time.monotonic() - began
+            print(f"{line(name, row, chosen.firehose)} {took:.0f} s", file=sys.stderr, flush=True)
+    for name, rows in found.items():
         if rows:
             print(line(name, medians(rows), chosen.firehose), flush=True)
 

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import uvloop
 
+from bare import Bare, connect, request_of
 from pinchpoint.drive.fleet import Fleet
 from pinchpoint.engines.null import NullProcess, Pace
 from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
@@ -28,43 +29,12 @@ from pinchpoint.record.folder import RunFolder
 from pinchpoint.vocab import Stage
 from pinchpoint.wire.dialect import Dialect
 
-BODY = b'{"model":"null-engine","prompt":[1,2,3,4,5,6,7,8],"max_tokens":%d,"stream":true,"stream_options":%b}'
-
-
-class Bare(asyncio.Protocol):
-    """Sends one request after another and counts events by their blank line."""
-
-    tokens = 0
-
-    def __init__(self, request: bytes) -> None:
-        self.request = request
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
-        transport.write(self.request)
-
-    def data_received(self, data: bytes) -> None:
-        time.perf_counter_ns()
-        Bare.tokens += data.count(b"\n\n")
-        if data.endswith(b"\n0\r\n\r\n"):
-            self.transport.write(self.request)
-
 
 def bare(port: int, chosen: argparse.Namespace) -> float:
     """CPU-ms per 1,000 tokens."""
 
     async def run() -> float:
-        options = b'{"include_usage":true,"continuous_usage_stats":%b}' % str(chosen.usage).lower().encode()
-        body = BODY % (chosen.osl, options)
-        request = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (
-            len(body),
-            body,
-        )
-        loop = asyncio.get_running_loop()
-        for place in range(chosen.streams):
-            await loop.create_connection(lambda: Bare(request), "127.0.0.1", port)
-            if place % 16 == 0:
-                await asyncio.sleep(0.001)
+        await connect(chosen.streams, port, request_of(8, chosen.osl, chosen.usage))
         await asyncio.sleep(1)
         tokens, cpu = Bare.tokens, time.process_time()
         await asyncio.sleep(chosen.seconds)

@@ -103,6 +103,16 @@ def _pinchpoint_figures(job: Job) -> Figures:
     return Figures(ttft["p50"], ttft["p99"], gap["p50"], gap["p99"])
 
 
+def _bare(program: Path, job: Job) -> list[str]:
+    port = job.url.rpartition(":")[2]
+    numbers = (port, job.streams, job.requests, job.isl, job.osl)
+    return [sys.executable, str(Path(__file__).with_name("bare.py")), *map(str, numbers)]
+
+
+def _bare_figures(job: Job) -> Figures:
+    return Figures(*[float("nan")] * 4)  # it only counts
+
+
 def _aiperf(program: Path, job: Job) -> list[str]:
     return [
         str(program), "profile", "-m", MODEL, "-u", job.url, "--endpoint-type", "completions", "--streaming",
@@ -185,6 +195,7 @@ def _sglang_figures(job: Job) -> Figures:
 
 
 CLIENTS: dict[str, Client] = {
+    "bare protocol": Client(_bare, _bare_figures),
     "pinchpoint": Client(_pinchpoint, _pinchpoint_figures),
     "sglang": Client(_sglang, _sglang_figures),
     "inference-perf": Client(_inference_perf, _inference_perf_figures),

@@ -3,7 +3,8 @@
 Draws random clusters (constants, policy, token budget, ranks, routing), measures each with noise over a short ladder as
 a tool would, calibrates on that table alone, and judges the twin on rungs that were held back. Prints, per cluster,
 how many held cells the intervals hold, how wide they are, and whether policy and budget were named, undecided or
-wrong; and the totals. ``python bench/twin_recovery.py [clusters] [effort]``
+wrong; and the totals. ``python bench/twin_recovery.py [clusters] [effort] [FILE]``: with a file, each cluster's cells go
+there as a line of JSON when it is done, and clusters already in it are not drawn again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import random
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -116,35 +118,60 @@ def verdict(twin: Twin, hidden: Hidden) -> tuple[str, str]:
     return judge(lambda e: e.policy, hidden.engine.policy), judge(over_all, over_all(hidden.engine))
 
 
-def recover(seed: int, effort: float, noise: float = 0.01) -> tuple[list[Judged], tuple[str, str], float]:
-    """One cluster: judged cells of the held rungs, what was named, CPU seconds."""
+class Recovered(msgspec.Struct, frozen=True):
+    """One cluster: what its held rungs said of the twin."""
+
+    seed: int
+    cells: list[Judged]
+    policy: str  # named, undecided or wrong
+    budget: str
+    cpu_s: float
+
+
+def recover(seed: int, effort: float, noise: float = 0.01) -> Recovered:
+    """Show calibration one cluster's short ladder, judge it on the held rungs."""
     began = time.process_time()
     hidden = draw_cluster(seed)
     twin = calibrate_rungs(measure_table(hidden, SHOWN, seed, noise), effort=effort)
     judgement = judge_rungs(twin, measure_table(hidden, HELD, seed + 100_000, noise))
-    return judgement.cells, verdict(twin, hidden), time.process_time() - began
+    policy, budget = verdict(twin, hidden)
+    return Recovered(seed, judgement.cells, policy, budget, time.process_time() - began)
+
+
+def line(one: Recovered) -> str:
+    """A cluster in one line."""
+    engine = draw_cluster(one.seed).engine
+    inside = sum(cell.inside for cell in one.cells)
+    error = sum(abs(cell.error or 0.0) for cell in one.cells) / len(one.cells)
+    return (
+        f"{one.seed:3d} {engine.policy:14s} {engine.ranks:2d} x {engine.token_budget:5d} {engine.routing:13s} "
+        f"inside {inside:2d}/{len(one.cells):2d}  error {100 * error:5.1f} %  "
+        f"policy {one.policy}, budget {one.budget}  {one.cpu_s:.0f} s"
+    )
 
 
 def main() -> None:
     """Print a line per cluster and the totals."""
     clusters = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     effort = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
-    cells: list[Judged] = []
-    named: dict[str, int] = {}
+    kept = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    done: dict[int, Recovered] = {}
+    if kept is not None and kept.exists():
+        for text in kept.read_bytes().splitlines():
+            one = msgspec.json.decode(text, type=Recovered)
+            done[one.seed] = one
     for seed in range(clusters):
-        got, (policy, budget), took = recover(seed, effort)
-        cells += got
-        for word in (f"policy {policy}", f"budget {budget}"):
+        if seed not in done:
+            done[seed] = recover(seed, effort)
+            if kept is not None:
+                with kept.open("ab") as file:
+                    file.write(msgspec.json.encode(done[seed]) + b"\n")
+        print(line(done[seed]), flush=True)
+    summarise([cell for one in done.values() for cell in one.cells])
+    named: dict[str, int] = {}
+    for one in done.values():
+        for word in (f"policy {one.policy}", f"budget {one.budget}"):
             named[word] = named.get(word, 0) + 1
-        inside = sum(cell.inside for cell in got)
-        error = sum(abs(cell.error or 0.0) for cell in got) / len(got)
-        hidden = draw_cluster(seed).engine
-        print(
-            f"{seed:3d} {hidden.policy:14s} {hidden.ranks:2d} x {hidden.token_budget:5d} {hidden.routing:13s} "
-            f"inside {inside:2d}/{len(got):2d}  error {100 * error:5.1f} %  policy {policy}, budget {budget}  {took:.0f} s",
-            flush=True,
-        )
-    summarise(cells)
     print(", ".join(f"{word}: {count}" for word, count in sorted(named.items())))
 
 
