@@ -297,7 +297,9 @@ TwinFile = Annotated[
 
 @app.command
 def calibrate(
-    table: Annotated[Path, Parameter(help="CSV of rungs, JSON lines of requests, or a run folder.")],
+    table: Annotated[
+        Path, Parameter(help="CSV of rungs, JSON lines of requests, a run folder, or an exchange's times.")
+    ],
     *,
     output: Annotated[Path, Parameter(name=("--output", "-o"), help="Where the twin goes.")] = Path(
         "twin.yaml"
@@ -316,6 +318,8 @@ def calibrate(
     return command.from_terminal(table, output, ranks=ranks, as_json=json)
 
 
+
+      pinchpoint calibrate exchange.csv -o x.yaml
 @app.command
 def judge(
     twin: TwinFile,
@@ -397,6 +401,52 @@ def serve(
     *,
     host: Annotated[str, Parameter(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Parameter(help="0: a free one.")] = 8000,
+@app.command
+def scale(
+    twin: TwinFile,
+    *,
+    nodes: Annotated[str, Parameter(metavar="N,N,…", help="Node counts.")] = "1,2,4,8,16",
+    batch_per_gpu: Annotated[
+        float | None,
+        Parameter(help="Sequences that decode on each GPU, the same at every node count. Default: the most the twin has seen."),
+    ] = None,
+    total: Annotated[
+        float | None, Parameter(help="Sequences over all GPUs, the same at every node count, instead.")
+    ] = None,
+    config_json: Annotated[
+        Path | None, Parameter(help="The model's config.json, where the twin's model section is not filled in.")
+    ] = None,
+    exchange: Annotated[
+        Path | None, Parameter(help="Twin with an exchange, as calibrate fits to an exchange's table.")
+    ] = None,
+    domain: Annotated[
+        int | None, Parameter(help="GPUs of a scale-up domain where that is not a node, as 72.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Project a twin to more nodes: what grows, which axis breaks first, and what else the same GPUs could do.
+
+    Examples:
+
+      pinchpoint scale reference --nodes 2,4,8,16
+
+      pinchpoint scale twin.yaml --config-json config.json --exchange x.yaml --batch-per-gpu 32
+    """
+    from pinchpoint.commands import scale as command
+    from pinchpoint.plan.values import concurrency as counts
+
+    return command.from_terminal(
+        twin,
+        counts(nodes),
+        batch_per_gpu=batch_per_gpu,
+        total=total,
+        shape=config_json,
+        exchange=exchange,
+        domain=domain,
+        as_json=json,
+    )
+
+
     speed: Annotated[float, Parameter(help="10 plays ten times as fast.")] = 1.0,
     model: Annotated[str, Parameter(metavar="NAME", help="Name it answers to.")] = "twin",
 ) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pinchpoint.report.english_scale import SCALE
+
 __all__ = ["ENGLISH"]
 
 _COLUMNS = {
@@ -540,3 +542,4 @@ ENGLISH: dict[str, str] = {
     **_CHECK,
     **_TWIN,
 }
+    **SCALE,
