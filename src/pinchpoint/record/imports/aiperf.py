@@ -1,7 +1,8 @@
 """AIPerf: ``profile_export_aiperf.json`` (a summary) and ``profile_export.jsonl`` (a line per request).
 
 Its clock stops at the last event that carries a token, for latencies and for the duration alike. What it calls
-inter-token latency is TPOT per request; what it calls inter-chunk latency are the gaps.
+inter-token latency is TPOT per request; what it calls inter-chunk latency are the gaps. Its rates are over its phase,
+which begins before the first send; those over the duration are worked out from its sums.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _STATISTICS: dict[str, Statistic] = {
     "max": "max",
 }
 _RATES = {
-    "output_token_throughput": Formula.OUTPUT_RATE,
-    "input_token_throughput": Formula.INPUT_RATE,
-    "total_token_throughput": Formula.TOTAL_RATE,
-    "request_throughput": Formula.REQUEST_RATE,
+    "output_token_throughput": Formula.OUTPUT_RATE_PHASE,
+    "input_token_throughput": Formula.INPUT_RATE_PHASE,
+    "total_token_throughput": Formula.TOTAL_RATE_PHASE,
+    "request_throughput": Formula.REQUEST_RATE_PHASE,
 }
 _OWN = {
     Formula.TPOT: Formula.TPOT_OWN_COUNT,
@@ -79,8 +80,8 @@ def levels(path: Path, documents: list[Any]) -> list[Level]:
         for key, statistic in _STATISTICS.items():
             figure(figures, formula, statistic, number(summary, name, key), f"{name}.{key}", scale)
     for name, formula in _RATES.items():
-        formula = _OWN.get(formula, formula) if own else formula
         figure(figures, formula, "rate", number(summary, name, "avg"), name)
+    figures += _whole_rates(summary, own)
     notes = []
     if own:
         notes.append(
@@ -122,6 +123,27 @@ def _chat(kind: str) -> bool | None:
 def _cached(summary: Any) -> float | None:
     percent = number(summary, "overall_usage_prompt_cache_read_pct", "avg")
     return None if percent is None else percent / 100
+
+
+def _whole_rates(summary: Any, own: float | None) -> list[Figure]:
+    """Rates from its sums and its duration, from the first send to the last token: those that others have too."""
+    seconds = number(summary, "benchmark_duration", "avg")
+    sums = {side: number(summary, f"{side}_sequence_length", "sum") for side in ("output", "input")}
+    went, came = sums["output"], sums["input"]
+    found: list[Figure] = []
+    if not seconds:
+        return found
+    total = None if went is None or came is None else went + came
+    done = number(summary, "request_count", "avg")
+    for formula, amount, key in (
+        (Formula.OUTPUT_RATE, went, "output_sequence_length.sum"),
+        (Formula.INPUT_RATE, came, "input_sequence_length.sum"),
+        (Formula.TOTAL_RATE, total, "sum of both lengths"),
+        (Formula.REQUEST_RATE, done, "request_count"),
+    ):
+        used = _OWN.get(formula, formula) if own else formula
+        figure(found, used, "rate", amount, f"{key} / benchmark_duration", 1 / seconds)
+    return found
 
 
 def _own_count(summary: Any) -> float | None:

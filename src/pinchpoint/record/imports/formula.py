@@ -38,6 +38,10 @@ class Formula(StrEnum):
     REQUEST_RATE = "request_rate"
     OUTPUT_RATE_OWN_COUNT = "output_rate_own_count"
     TOTAL_RATE_OWN_COUNT = "total_rate_own_count"
+    OUTPUT_RATE_PHASE = "output_rate_phase"
+    INPUT_RATE_PHASE = "input_rate_phase"
+    TOTAL_RATE_PHASE = "total_rate_phase"
+    REQUEST_RATE_PHASE = "request_rate_phase"
     OUTPUT_RATE_PARTLY = "output_rate_partly"
     TOTAL_RATE_PARTLY = "total_rate_partly"
     INPUT_RATE_PARTLY = "input_rate_partly"
@@ -55,6 +59,7 @@ class Meaning(NamedTuple):
 
 _RATE = "of all successes over the time from the first send to the last end"
 _PARTLY = "of the requests kept, over the whole run, those left out included"
+_PHASE = "of all successes over the phase, which begins before the first send"
 _OWN = "counted again by the tool's own tokenizer"
 
 MEANINGS: dict[Formula, Meaning] = {
@@ -79,6 +84,10 @@ MEANINGS: dict[Formula, Meaning] = {
     Formula.REQUEST_RATE: Meaning("rate", "requests", "req/s", f"number {_RATE}"),
     Formula.OUTPUT_RATE_OWN_COUNT: Meaning("rate", "output", "tok/s", f"output tokens {_RATE}, {_OWN}"),
     Formula.TOTAL_RATE_OWN_COUNT: Meaning("rate", "total", "tok/s", f"all tokens {_RATE}, {_OWN}"),
+    Formula.OUTPUT_RATE_PHASE: Meaning("rate", "output", "tok/s", f"output tokens {_PHASE}"),
+    Formula.INPUT_RATE_PHASE: Meaning("rate", "input", "tok/s", f"prompt tokens {_PHASE}"),
+    Formula.TOTAL_RATE_PHASE: Meaning("rate", "total", "tok/s", f"prompt and output tokens {_PHASE}"),
+    Formula.REQUEST_RATE_PHASE: Meaning("rate", "requests", "req/s", f"number {_PHASE}"),
     Formula.OUTPUT_RATE_PARTLY: Meaning("rate", "output", "tok/s", f"output tokens {_PARTLY}"),
     Formula.TOTAL_RATE_PARTLY: Meaning("rate", "total", "tok/s", f"all tokens {_PARTLY}"),
     Formula.INPUT_RATE_PARTLY: Meaning("rate", "input", "tok/s", f"prompt tokens {_PARTLY}"),
