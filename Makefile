@@ -1,4 +1,4 @@
-# make demo   a small measurement against a llama.cpp server it starts itself
+# make demo   a small measurement against the twin of a cluster, which it starts itself
 # make test   all tests
 # make lint   style, types, directions of imports
 #

@@ -87,19 +87,23 @@ def demo(
     engine: Annotated[
         str,
         Parameter(
-            metavar="NAME", help="What to measure: llamacpp, a llama.cpp server with a random micro model."
+            metavar="NAME",
+            help="What to measure: twin, a simulated cluster of 16 GPUs, its time compressed; or llamacpp, a "
+            "llama.cpp server with a random micro model.",
         ),
-    ] = "llamacpp",
+    ] = "twin",
     output_dir: Annotated[
         str | None, Parameter(name=("--output-dir", "-o"), metavar="FOLDER", help="Run folder.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Start a small engine on this machine, measure it, and write a report like that of a real run. Takes a few minutes.
+    """Start an engine on this machine, measure it, and write a report like that of a real run. Takes a few minutes.
 
-    Example:
+    Examples:
 
       pinchpoint demo
+
+      pinchpoint demo --engine llamacpp
     """
     from pinchpoint.commands import demo as command
 
@@ -309,17 +313,19 @@ def calibrate(
 ) -> int:
     """Fit a twin of the cluster to a table of rungs, a log of requests, or a run; say how well and what else fits.
 
-    Example:
+    From a table of an all-to-all (CSV, nccl-tests alltoall_perf, DeepEP's tests) its exchange alone is fitted.
+
+    Examples:
 
       pinchpoint calibrate rungs.csv -o twin.yaml
+
+      pinchpoint calibrate exchange.csv -o x.yaml
     """
     from pinchpoint.commands import calibrate as command
 
     return command.from_terminal(table, output, ranks=ranks, as_json=json)
 
 
-
-      pinchpoint calibrate exchange.csv -o x.yaml
 @app.command
 def judge(
     twin: TwinFile,
@@ -396,25 +402,22 @@ def sweep(
 
 
 @app.command
-def serve(
-    twin: TwinFile,
-    *,
-    host: Annotated[str, Parameter(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="0: a free one.")] = 8000,
-@app.command
 def scale(
     twin: TwinFile,
     *,
     nodes: Annotated[str, Parameter(metavar="N,N,…", help="Node counts.")] = "1,2,4,8,16",
     batch_per_gpu: Annotated[
         float | None,
-        Parameter(help="Sequences that decode on each GPU, the same at every node count. Default: the most the twin has seen."),
+        Parameter(
+            help="Sequences that decode on each GPU, the same at every node count. Default: the most the twin has seen."
+        ),
     ] = None,
     total: Annotated[
         float | None, Parameter(help="Sequences over all GPUs, the same at every node count, instead.")
     ] = None,
     config_json: Annotated[
-        Path | None, Parameter(help="The model's config.json, where the twin's model section is not filled in.")
+        Path | None,
+        Parameter(help="The model's config.json, where the twin's model section is not filled in."),
     ] = None,
     exchange: Annotated[
         Path | None, Parameter(help="Twin with an exchange, as calibrate fits to an exchange's table.")
@@ -447,6 +450,12 @@ def scale(
     )
 
 
+@app.command
+def serve(
+    twin: TwinFile,
+    *,
+    host: Annotated[str, Parameter(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="0: a free one.")] = 8000,
     speed: Annotated[float, Parameter(help="10 plays ten times as fast.")] = 1.0,
     model: Annotated[str, Parameter(metavar="NAME", help="Name it answers to.")] = "twin",
 ) -> int:

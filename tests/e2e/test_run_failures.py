@@ -71,7 +71,7 @@ def test_no_server(pinchpoint):
 def test_a_demo_of_an_unknown_engine(pinchpoint):
     done = pinchpoint("demo", "--engine", "warp")
     assert done.code == 2
-    assert "llamacpp" in done.said
+    assert "twin, llamacpp" in done.said
 
 
 def test_no_http_server(pinchpoint):

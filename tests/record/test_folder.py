@@ -111,3 +111,33 @@ def test_a_rung_that_was_cut_short_is_forgotten_when_the_run_goes_on(tmp_path):
     assert folder.cut_short() == {1}
     assert folder.reopen() == ["arrivals/r0001-w0.parquet"]
     assert RunFolder.open(tmp_path / "run").closed() == {0}
+
+
+def test_a_time_scale_is_applied_to_what_readers_get(tmp_path):
+    """Everything in the time of what was measured, ten times the host's; the files stay as they were written."""
+    folder = RunFolder.create(tmp_path / "run", Plan(), {"time_scale": 10})
+    folder.write_table("arrivals", stem(0, 0), {**arrivals(3), "t_ns": [1001, 1002, NULL]})
+    samples = {
+        "t_ns": [1003] * 4,
+        "source": ["client", "client", "host", "vllm"],
+        "metric": ["loop_lag", "cpu", "cpu_pressure_some", "ttft"],
+        "unit": ["ns", "share", "us", "ns"],
+        "value": [7.0, 0.5, None, 7.0],
+        "raw": [None, None, 3, None],
+    }
+    folder.write_table("samples", stem(0, 0), samples)
+    folder.close_rung([Mark.of(RUNG, Stage.STEADY, 1000, 1001), Mark.of(RUNG, Stage.RUNG, 1000, 1004)])
+    with RunFolder.open(tmp_path / "run") as again:
+        assert [(m.start_ns, m.end_ns) for m in again.marks()] == [(1000, 1010), (1000, 1040)]
+        assert again.columns("select t_ns from arrivals")["t_ns"].tolist() == [1010, 1020, None]
+        got = again.columns("select t_ns, value, raw from samples")
+        assert got["t_ns"].tolist() == [1030] * 4
+        assert got["value"].tolist() == [
+            70.0,
+            0.5,
+            None,
+            7.0,
+        ]  # the host's own clock, and no other, is stretched
+        assert got["raw"].tolist() == [None, None, 30, None]
+    (path,) = (tmp_path / "run" / "arrivals").glob("*.parquet")
+    assert duckdb.sql(f"select max(t_ns) from '{path}'").fetchall() == [(1002,)]

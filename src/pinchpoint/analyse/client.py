@@ -17,7 +17,7 @@ __all__ = ["GENERATOR_LATE_MS", "client_view"]
 BUSY = 0.9  # of one core, mean over the window
 NEAR_CEILING = 0.7
 TAIL = 0.5  # lag of this share of the p99 gap could make the tail
-LAG_MATTERS_MS = 5.0  # below this no tail is blamed on the client
+LAG_MATTERS_MS = 5.0  # of its own clock; below this no tail is blamed on the client
 FEW_LAGS = 20  # samples (two seconds) that tell what recurs
 PAUSED = 0.05  # of the window, in pauses that its own lag explains
 GENERATOR_LATE_MS = 10.0  # open loop: a schedule kept within this is kept
@@ -39,7 +39,10 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
         rung.refused["client.sent_delay_p99_ms"] = (
             f"p99 of the send delay needs {MIN_N_P99} values, there are {len(delay)}"
         )
-    reasons = _reasons(_usual_worst(lag, lag_p99), busiest, gap, _reads_s(rung), ceiling)
+    usual = _usual_worst(lag, lag_p99)
+    if usual is not None and usual[0] < LAG_MATTERS_MS * rung.context.time_scale:
+        usual = None
+    reasons = _reasons(usual, busiest, gap, _reads_s(rung), ceiling)
     if paused is not None and paused >= PAUSED:
         reasons.append(f"its own lag explains pauses of {percent(paused)} of the window")
     # The p99 of a few requests is one of them, which any hiccup can make late.
@@ -92,7 +95,7 @@ def _reasons(
 ) -> list[str]:
     reasons = []
     tail = gap.p99 if gap else None
-    if lag is not None and lag[0] >= LAG_MATTERS_MS and tail is not None and lag[0] >= TAIL * tail:
+    if lag is not None and tail is not None and lag[0] >= TAIL * tail:
         reasons.append(
             f"its event loop woke {lag[0]:.0f} ms late ({lag[1]}), which could make the p99 gap of {tail:.0f} ms"
         )

@@ -74,13 +74,21 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     client_ceiling: float | None = None  # events/s the load generator manages alone
     prefill_ceiling: float | None = None  # input tok/s
     decode: DecodeLadder | None = None
+    time_scale: float = 1.0  # seconds of what was measured per second of the load generator's clock
     pauses: bool = True  # False: leave them out, for a quick look between rungs
 
 
 def context_of(
-    plan: Plan, facts: Mapping[str, Any], readings: Iterable[RungReading] = (), pauses: bool = True
+    plan: Plan,
+    facts: Mapping[str, Any],
+    readings: Iterable[RungReading] = (),
+    pauses: bool = True,
+    time_scale: float = 1.0,
 ) -> Context:
-    """The context a run gives, with what ``readings`` (its rungs so far) say of prefill and decode alone."""
+    """The context a run gives, with what ``readings`` (its rungs so far) say of prefill and decode alone.
+
+    ``time_scale`` is the folder's: rates per second of its readers' time are lower by it than those of the host.
+    """
     read = list(readings)
     return Context(
         max_error_share=plan.limits.max_error_share,
@@ -89,9 +97,10 @@ def context_of(
         ranks=plan.ranks,
         warmup=plan.load.warmup_request_count,
         urls=plan.endpoint.urls,
-        client_ceiling=_client_ceiling(facts.get("client_ceiling")),
+        client_ceiling=_client_ceiling(facts.get("client_ceiling"), time_scale),
         prefill_ceiling=prefill_ceiling(read),
         decode=decode_ladder(read),
+        time_scale=time_scale,
         pauses=pauses,
     )
 
@@ -134,8 +143,8 @@ def _level(found: list[tuple[float, float, float | None, bool]]) -> tuple[float,
     )
 
 
-def _client_ceiling(stored: Any) -> float | None:
+def _client_ceiling(stored: Any, time_scale: float) -> float | None:
     """Events per second from ``facts.json``: a number, or an object with ``events_s`` (or ``tok_s``)."""
     if isinstance(stored, Mapping):
         stored = stored.get("events_s", stored.get("tok_s"))
-    return float(stored) if isinstance(stored, int | float) and stored > 0 else None
+    return float(stored) / time_scale if isinstance(stored, int | float) and stored > 0 else None

@@ -142,6 +142,7 @@ class RungReading(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 0
     why: str = "ladder"
     source: str = "measured"  # or "twin", or the name of an imported tool
+    speed: float | None = None  # of a twin's endpoint; undone in these numbers where the source is "twin"
     requests: int
     ok: int
     failed: int

@@ -41,7 +41,7 @@ def read_run(folder: RunFolder) -> Findings:
 
 
 def _read(folder: RunFolder, rungs: Iterable[RungFacts], before: Sequence[RungReading]) -> list[RungReading]:
-    context = context_of(folder.plan, folder.facts, before)
+    context = context_of(folder.plan, folder.facts, before, time_scale=folder.time_scale)
     return [read_rung(load_rung(folder, facts), context) for facts in rungs]
 
 
@@ -56,9 +56,10 @@ def read_latest(folder: RunFolder, rung: int) -> RungReading:
     if wanted is None:
         raise RecordError(f"{folder.path}: rung {rung} is not closed; there are {len(closed)} closed rungs")
     others = [f for f in closed if f.rung != rung and f.kind != "mixed"] if wanted.kind == "mixed" else []
-    quick = context_of(folder.plan, folder.facts, pauses=False)
+    quick = context_of(folder.plan, folder.facts, pauses=False, time_scale=folder.time_scale)
     glances = [read_rung(load_rung(folder, facts, events=False), quick) for facts in others]
-    return read_rung(load_rung(folder, wanted), context_of(folder.plan, folder.facts, glances))
+    context = context_of(folder.plan, folder.facts, glances, time_scale=folder.time_scale)
+    return read_rung(load_rung(folder, wanted), context)
 
 
 def together(

@@ -55,10 +55,8 @@ def read_rung(tables: RungTables, context: Context) -> RungReading:
 
 def _identity(tables: RungTables) -> dict[str, Any]:
     facts = tables.facts
-    return {
-        name: getattr(facts, name)
-        for name in ("rung", "profile", "isl", "osl", "concurrency", "rate", "repeat", "why", "source")
-    }
+    same = ("rung", "profile", "isl", "osl", "concurrency", "rate", "repeat", "why", "source", "speed")
+    return {name: getattr(facts, name) for name in same}
 
 
 def _nothing(tables: RungTables) -> RungReading:

@@ -41,6 +41,7 @@ class RungFacts(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 0
     why: str = "ladder"
     source: str = "measured"
+    speed: float | None = None  # of a twin: it was played so many times as fast
     start_ns: int = 0
     end_ns: int = 0
     warmup_end_ns: int | None = None  # the driver's mark; None: it left none
@@ -205,15 +206,24 @@ _COUNTS = ("asked_isl", "asked_osl", "prompt_tokens", "cached_tokens", "output_t
 def rungs_of(folder: RunFolder) -> list[RungFacts]:
     """The closed rungs of a run, in the order they were driven."""
     source = str(folder.facts.get("source", "measured"))
+    speed = _speed(folder.facts)
     warm = {m.rung: m.end_ns for m in folder.marks() if m.stage == Stage.WARMUP and not m.note}
     return [
         RungFacts(
             rung=m.rung, profile=m.profile, isl=m.isl, osl=m.osl, concurrency=m.concurrency, rate=m.rate,
-            repeat=m.repeat, why=m.why, source=source, start_ns=m.start_ns, end_ns=m.end_ns,
+            repeat=m.repeat, why=m.why, source=source, speed=speed, start_ns=m.start_ns, end_ns=m.end_ns,
             warmup_end_ns=warm.get(m.rung), note=m.note,
         )
         for m in sorted((m for m in folder.marks() if m.stage == Stage.RUNG), key=lambda m: m.rung)
     ]  # fmt: skip
+
+
+def _speed(facts: Mapping[str, Any]) -> float | None:
+    """What the endpoint said of itself, where it is a twin."""
+    endpoint = facts.get("endpoint")
+    twin = endpoint.get("twin") if isinstance(endpoint, Mapping) else None
+    speed = twin.get("speed") if isinstance(twin, Mapping) else None
+    return float(speed) if isinstance(speed, int | float) else None
 
 
 def load_rung(folder: RunFolder, facts: RungFacts, *, events: bool = True) -> RungTables:

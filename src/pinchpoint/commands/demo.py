@@ -1,22 +1,52 @@
-"""What a newcomer runs first: an engine on this machine, measured as any other would be."""
+"""What a newcomer runs first: an engine on this machine, measured as any other would be.
+
+By default the twin of the reference cluster, its time compressed; or a real engine, llama.cpp with a micro model.
+"""
 
 from __future__ import annotations
 
+import msgspec
+
+from pinchpoint.analyse.findings import RungReading
 from pinchpoint.commands.run import Onlooker, RunResult, at_terminal, run
+from pinchpoint.commands.serve import TwinProcess
+from pinchpoint.drive.orders import Progress
 from pinchpoint.engines.llamacpp import start_llamacpp
 from pinchpoint.errors import PlanError
-from pinchpoint.plan.model import Endpoint, Limits, Load, Plan, Profile
+from pinchpoint.plan.model import Endpoint, Limits, Load, Plan, Profile, Rung
+from pinchpoint.twin.model import REFERENCE, read_twin
 
-__all__ = ["ENGINES", "demo", "demo_plan"]
+__all__ = ["ENGINES", "SPEED", "demo", "llamacpp_plan", "twin_plan"]
 
-ENGINES = ("llamacpp",)
+ENGINES = ("twin", "llamacpp")
+
+SPEED = 12.0  # a step of the twin is then 2 to 4 ms, which a machine with other work still keeps
+_MOST_S = 300.0  # the rungs last 180 s on a machine that keeps that pace; another reads what it has by then
 
 SLOTS = 8
 # A slow machine gets fewer rungs, not a longer demo: set-up and report included, under 5 minutes.
 _BUDGET_S = 180.0
 
 
-def demo_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
+def twin_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
+    """The demo's plan against the twin: 36 minutes of the cluster's time.
+
+    The published shapes, decode with answers half as long. Four requests per slot are the fewest at which the prefill
+    ladder, which ends in its plateau, is long enough to say so.
+    """
+    return Plan(
+        endpoint=Endpoint(urls=(url,), model=model),
+        profiles=(Profile("prefill", 8192, 1), Profile("decode", 128, 1024), Profile("mixed", 4096, 512)),
+        concurrency=(4, 8, 16, 32),
+        load=Load(requests_per_slot=4),
+        limits=Limits(max_duration_s=_MOST_S),
+        gpus=16,
+        output_dir=output_dir,
+        metadata={"demo": f"twin of the reference cluster, speed {SPEED:g}"},
+    )
+
+
+def llamacpp_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
     """The demo's plan: each phase alone, then mixed, up to as many streams as the engine has slots.
 
     Prompts of 1,536 tokens take a fifth of a second on one core, fifty decode steps: long enough for their pauses to
@@ -34,10 +64,8 @@ def demo_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
     )
 
 
-def demo(
-    engine: str = "llamacpp", output_dir: str | None = None, onlooker: Onlooker | None = None
-) -> RunResult:
-    """Start ``engine``, measure it, stop it.
+def demo(engine: str = "twin", output_dir: str | None = None, onlooker: Onlooker | None = None) -> RunResult:
+    """Start ``engine``, measure it, stop it. What is measured of a twin is given in the twin's own time.
 
     Raises:
         PlanError: no such engine.
@@ -45,8 +73,41 @@ def demo(
     """
     if engine not in ENGINES:
         raise PlanError(f"no engine {engine!r} for the demo; there is: {', '.join(ENGINES)}")
-    with start_llamacpp(n_batch=8192, slots=SLOTS, ctx=4096) as server:
-        return run(demo_plan(server.url, server.model, output_dir), onlooker)
+    if engine == "llamacpp":
+        with start_llamacpp(n_batch=8192, slots=SLOTS, ctx=4096) as server:
+            return run(llamacpp_plan(server.url, server.model, output_dir), onlooker)
+    twin, model = read_twin(REFERENCE), "reference-cluster"
+    with TwinProcess(twin, SPEED, model) as served:
+        plan = twin_plan(served.url, model, output_dir)
+        seen_as = onlooker and _TwinTime(onlooker, SPEED)
+        return run(plan, seen_as, facts={"source": "twin", "time_scale": SPEED})
+
+
+class _TwinTime:
+    """An onlooker who is told of a rung in progress in the twin's time, as he is of one that is closed."""
+
+    def __init__(self, onlooker: Onlooker, speed: float) -> None:
+        self._onlooker, self._speed = onlooker, speed
+
+    def note(self, text: str) -> None:
+        self._onlooker.note(text)
+
+    def rung_started(self, rung: Rung, of: int | None, left_ns: int | None) -> None:
+        self._onlooker.rung_started(rung, of, left_ns)
+
+    def progress(self, progress: Progress) -> None:
+        speed = self._speed
+        self._onlooker.progress(
+            msgspec.structs.replace(
+                progress,
+                tok_s=progress.tok_s and progress.tok_s / speed,
+                ttft_ns=progress.ttft_ns and round(progress.ttft_ns * speed),
+                longest_gap_ns=round(progress.longest_gap_ns * speed),
+            )
+        )
+
+    def rung_closed(self, reading: RungReading) -> None:
+        self._onlooker.rung_closed(reading)
 
 
 def from_terminal(engine: str, output_dir: str | None, *, as_json: bool) -> int:

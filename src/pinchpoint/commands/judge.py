@@ -35,9 +35,9 @@ def judge(twin: Path, table: Path) -> Judgement:
 
         return judge_log(read, table)
     if kind == "run":
-        from pinchpoint.twin.fromrun import table_of_run
+        from pinchpoint.twin.fromrun import protocol_of_run, table_of_run
 
-        return judge_rungs(read, table_of_run(table))
+        return judge_rungs(read, table_of_run(table), protocol=protocol_of_run(table))
     if kind == "exchange":
         from pinchpoint.twin.exchange_judge import judge_exchange
 

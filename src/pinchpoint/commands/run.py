@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,8 +68,15 @@ class _Nobody:
     def rung_closed(self, reading: RungReading) -> None: ...
 
 
-def run(plan: Plan, onlooker: Onlooker | None = None, *, probed: Probed | None = None) -> RunResult:
-    """Drive ``plan`` and read what came of it. ``probed`` is what a probe has found already.
+def run(
+    plan: Plan,
+    onlooker: Onlooker | None = None,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    probed: Probed | None = None,
+) -> RunResult:
+    """Drive ``plan`` and read what came of it. ``facts`` go into ``facts.json`` beside its own; ``probed`` is what a
+    probe has found already.
 
     Returns the findings, which lie in the run folder too. The first Ctrl-C (or SIGTERM) lets what is in flight end,
     the second cuts it off; either way what was measured is kept and read.
@@ -89,7 +96,13 @@ def run(plan: Plan, onlooker: Onlooker | None = None, *, probed: Probed | None =
     folder = RunFolder.create(
         Path(plan.output_dir or Path("runs") / run_name(plan.endpoint.model)),
         plan,
-        {**host_facts(), "source": "measured", "dialect": probed.dialect, "endpoint": probed.facts},
+        {
+            **host_facts(),
+            "source": "measured",
+            "dialect": probed.dialect,
+            "endpoint": probed.facts,
+            **(facts or {}),
+        },
     )
     onlooker.note(f"record: {folder.path}")
     if ignored := proxies_ignored():
@@ -172,7 +185,8 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
 def _drive_and_read(
     folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker, interrupts: _Interrupts
 ) -> RunResult:
-    seen = [seen_of(reading) for reading in read_run(folder).rungs] if folder.closed() else []
+    closed = read_run(folder).rungs if folder.closed() else []
+    seen = [seen_of(reading, time_scale=folder.time_scale) for reading in closed]
     headers = look_up(plan.endpoint).headers
     if plan.self_check:
         _check_self(folder, plan, onlooker)
@@ -242,7 +256,7 @@ def _climb(
             return INTERRUPTED
         reading = read_latest(folder, done.rung.index)
         onlooker.rung_closed(reading)
-        seen.append(seen_of(reading, to_s(done.end_ns - done.start_ns)))
+        seen.append(seen_of(reading, to_s(done.end_ns - done.start_ns), folder.time_scale))
         if deadline.passed:
             return f"{deadline.passed} is over; what was measured is kept, --resume goes on"
 
@@ -274,11 +288,12 @@ def _left_out(plan: Plan, seen: list[Seen]) -> str | None:
     left = trimmed(plan, seen)
     if not left:
         return None
-    return f"the budget left {len(left)} rungs out: {', '.join(rung.label for rung in left)}"
+    many = "1 rung" if len(left) == 1 else f"{len(left)} rungs"
+    return f"the budget left {many} out: {', '.join(rung.label for rung in left)}"
 
 
-def seen_of(reading: RungReading, took_s: float | None = None) -> Seen:
-    """What the ladder needs to know of a rung that was read."""
+def seen_of(reading: RungReading, took_s: float | None = None, time_scale: float = 1.0) -> Seen:
+    """What the ladder needs to know of a rung that was read; times as they pass here."""
     profile = Profile(reading.profile, reading.isl, reading.osl)
     rate = {
         "prefill": reading.input_tok_s,
@@ -286,15 +301,17 @@ def seen_of(reading: RungReading, took_s: float | None = None) -> Seen:
         "mixed": reading.total_tok_s,
     }[profile.kind]
     rung = Rung(
-        reading.rung, profile, reading.concurrency, reading.rate, repeat=reading.repeat, why=reading.why
-    )
-    if took_s is None and reading.whole_rung is not None:
-        took_s = reading.whole_rung.duration_s
+        reading.rung, profile, reading.concurrency, reading.rate, reading.requests,
+        repeat=reading.repeat, why=reading.why,
+    )  # fmt: skip
+    whole = reading.whole_rung
+    if took_s is None and whole is not None and whole.duration_s is not None:
+        took_s = whole.duration_s / time_scale
     if not reading.valid:
         rate = None  # what half of the requests gave, or a rung cut short, is no point of the curve
     lost = reading.interference.share_of_decode if reading.interference else None
     tpot_ms = reading.tpot_ms.mean if reading.tpot_ms else None
-    return Seen(rung, rate, lost, took_s, None if tpot_ms is None else tpot_ms / 1000)
+    return Seen(rung, rate, lost, took_s, None if tpot_ms is None else tpot_ms / 1000 / time_scale)
 
 
 class _Deadline:

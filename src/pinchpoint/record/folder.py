@@ -246,9 +246,30 @@ class RunFolder:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
+    @property
+    def time_scale(self) -> float:
+        """Seconds of what was measured per second of the record's clock: above 1 for a twin that played faster.
+
+        ``facts.json: time_scale``, 1 where it is not there. What this folder's readers get is scaled already.
+        """
+        scale = self.facts.get("time_scale", 1.0)
+        ok = isinstance(scale, int | float) and not isinstance(scale, bool) and 0 < scale < 1e6
+        return float(scale) if ok else 1.0
+
     def marks(self) -> list[Mark]:
         """All marks, in the order the rungs were closed."""
-        return list(self._marks)
+        scale = self.time_scale
+        if scale == 1.0 or not self._marks:
+            return list(self._marks)
+        zero = self._marks[0].start_ns
+
+        def at(t_ns: int) -> int:
+            return zero + round((t_ns - zero) * scale)
+
+        return [
+            msgspec.structs.replace(mark, start_ns=at(mark.start_ns), end_ns=at(mark.end_ns))
+            for mark in self._marks
+        ]
 
     def closed(self) -> set[int]:
         """Indices of the rungs that are part of the run."""
@@ -267,6 +288,7 @@ class RunFolder:
     def columns(self, sql: str, parameters: Iterable[Any] = ()) -> dict[str, np.ndarray]:
         """Answer a query over the views ``requests``, ``arrivals``, ``samples``, ``ports`` and ``marks``.
 
+        Times are scaled by :attr:`time_scale`, those the load generator took of itself with them.
         Returns column name → array; a column with NULLs comes as ``numpy.ma.MaskedArray``.
 
         Raises:
@@ -289,7 +311,7 @@ class RunFolder:
 
     def _view(self, name: str, types: Mapping[str, str], files: list[Path]) -> None:
         assert self._connection is not None
-        select = ", ".join(f'CAST("{column}" AS {kind}) AS "{column}"' for column, kind in types.items())
+        select = ", ".join(self._scaled(name, column, kind) for column, kind in types.items())
         if files:
             listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
             origin = f"read_parquet([{listed}])"
@@ -297,6 +319,16 @@ class RunFolder:
             empty = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in types.items())
             origin = f"(SELECT {empty} WHERE false)"
         self._connection.execute(f'CREATE VIEW "{name}" AS SELECT {select} FROM {origin}')
+
+    def _scaled(self, table: str, column: str, kind: str) -> str:
+        plain = f'CAST("{column}" AS {kind})'
+        scale, zero = self.time_scale, self._marks[0].start_ns if self._marks else 0
+        if scale != 1.0 and column.endswith("_ns"):
+            plain = f"{zero} + CAST(round(({plain} - {zero}) * {scale!r}) AS BIGINT)"
+        elif scale != 1.0 and table == "samples" and column in ("value", "raw"):
+            own = "source IN ('client', 'host') AND unit IN ('ns', 'us', 'ms', 's')"
+            plain = f"CASE WHEN {own} THEN CAST({plain} * {scale!r} AS {kind}) ELSE {plain} END"
+        return f'{plain} AS "{column}"'
 
     def free_bytes(self) -> int:
         """Space left on the folder's disk."""

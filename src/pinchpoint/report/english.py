@@ -86,6 +86,15 @@ _TERMINAL = {
     "interference.drawn.all": (
         "Every rung of {ladder} was limited by the load generator or is not valid: what is seen may be its doing."
     ),
+    "doubt.twin": "This is no cluster: a twin was asked, a simulation fitted from a table.",
+    "doubt.twin.undone": (
+        "This is no cluster: a twin was asked, a simulation fitted from a table, played at speed {speed}. "
+        "All times and rates are in its own time, as if at speed 1."
+    ),
+    "doubt.twin.speed": (
+        "This is no cluster: a twin was asked, played at speed {speed}. Numbers are as the clock here saw them: "
+        "multiply times by {speed} and divide rates by it."
+    ),
     "doubt.of": "{n} rungs",
     "doubt.of.one": "1 rung",
     "doubt.pressure": (
@@ -196,6 +205,14 @@ _COMPARE = {
     "compare.none": "The two have no rung in common: nothing is compared.",
     "compare.only_a": "Only in A: {rungs}",
     "compare.only_b": "Only in B: {rungs}",
+    "doubt.crosscheck": (
+        "No crosscheck: no other load generator has confirmed these numbers (pinchpoint crosscheck --run FOLDER)."
+    ),
+    "doubt.crosscheck.none": "No crosscheck has passed: {what}.",
+    "doubt.crosscheck.failed": "A crosscheck failed: {what}.",
+    "compare.chance": (
+        "{beyond} of {told} numbers that could be told from noise changed by more; by chance alone about {chance} would."
+    ),
     "compare.side.ours": "Ours:   {path}",
     "compare.side.theirs": "Theirs: {path}",
     "compare.why": "Why they may differ",
@@ -541,5 +558,5 @@ ENGLISH: dict[str, str] = {
     **_DRY_RUN,
     **_CHECK,
     **_TWIN,
-}
     **SCALE,
+}

@@ -45,10 +45,19 @@ def doubts(findings: Findings, words: Words) -> list[str]:
         "client": sum(_limited(r) for r in rungs),
         "drifts": sum(r.stationary is False for r in rungs),
     }
-    said = []
+    said = _simulated(findings, words)
     if pressed:
         said.append(words("doubt.pressure", n=len(pressed), of=of, share=figures.percent(max(pressed))))
     return said + [words(f"doubt.{key}", n=n, of=of) for key, n in counted.items() if n]
+
+
+def _simulated(findings: Findings, words: Words) -> list[str]:
+    """What was measured was a twin, and how fast it was played."""
+    speeds = {r.speed for r in findings.rungs if r.speed is not None}
+    speed = f"{max(speeds):g}" if speeds else None
+    if any(r.source == "twin" for r in findings.rungs):
+        return [words("doubt.twin") if speed is None else words("doubt.twin.undone", speed=speed)]
+    return [] if speed is None else [words("doubt.twin.speed", speed=speed)]
 
 
 def _limited(reading: RungReading) -> bool:

@@ -13,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from pinchpoint.twin.instep import step_exchange
-from pinchpoint.twin.model import Member, Twin
+from pinchpoint.twin.model import Member, Protocol, Twin
 from pinchpoint.twin.rungs import Rung, play
 
 __all__ = ["COVERAGE", "Predicted", "family", "predict", "soft_weights", "weighted_middle"]
@@ -74,14 +74,24 @@ def weighted_middle(values: Sequence[float], weights: Sequence[float], share: fl
 
 
 def predict(
-    twin: Twin, rung: Rung, *, seeds: int = 3, quick: bool = False, gaps: bool = True
+    twin: Twin,
+    rung: Rung,
+    *,
+    seeds: int = 3,
+    quick: bool = False,
+    gaps: bool = True,
+    protocol: Protocol | None = None,
 ) -> dict[str, Predicted]:
-    """Every metric of a rung that the twin has a number for."""
+    """Every metric of a rung that the twin has a number for.
+
+    ``protocol``: how the rung was measured, where that is known; else as the twin's own table was.
+    """
     members = twin.members()
     exchange = step_exchange(twin)
     played = [
         play(
-            m.engine, m.step, m.client, m.protocol, rung, seeds=seeds, gaps=gaps, quick=quick, exchange=exchange
+            m.engine, m.step, m.client, protocol or m.protocol, rung,
+            seeds=seeds, gaps=gaps, quick=quick, exchange=exchange,
         )
         for m in members
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinchpoint.twin.ensemble import FLOOR, family, weighted_middle
-from pinchpoint.twin.model import Member, Twin
+from pinchpoint.twin.model import Member, Protocol, Twin
 from pinchpoint.twin.rungs import Rung, play
 from pinchpoint.twin.table import Table
 from pinchpoint.twin.targets import Target
@@ -47,8 +47,9 @@ def deciding(twin: Twin, targets: Sequence[Target]) -> list[str]:
     """The rung just outside the table on which the settings that fit differ most, against what is expected anyway."""
     members = [m for m in twin.members() if m.weight > 0.02][:8]
     best: tuple[float, str] = (1.0, "")
-    for rung in _beyond(targets):
-        got = [play(m.engine, m.step, m.client, m.protocol, rung, quick=True) for m in members]
+    candidates = [(rung, None, "") for rung in _beyond(targets)] + _staggered(twin, targets)
+    for rung, protocol, how in candidates:
+        got = [play(m.engine, m.step, m.client, protocol or m.protocol, rung, quick=True) for m in members]
         for metric in ("input_tok", "output_tok", "tpot_mean", "ttft_mean", "itl_p50", "itl_p99"):
             have = [(g[metric], m.weight) for g, m in zip(got, members, strict=True) if g.get(metric, 0) > 0]
             if len(have) < 2:
@@ -61,9 +62,22 @@ def deciding(twin: Twin, targets: Sequence[Target]) -> list[str]:
             if score > best[0]:
                 best = (
                     score,
-                    f"{metric} of {rung.label}; the settings that fit say {low:.3g} to {high:.3g} (s, /s)",
+                    f"{metric} of {rung.label}{how}; the settings that fit say {low:.3g} to {high:.3g} (s, /s)",
                 )
     return [f"would decide: {best[1]}"] if best[1] else []
+
+
+def _staggered(twin: Twin, targets: Sequence[Target]) -> list[tuple[Rung, Protocol | None, str]]:
+    """The highest mixed rung once more, its slots ending apart. Where a table was measured with slots that start and end
+    together, prompts reach the ranks together; one that comes alone stops every rank that steps with its own."""
+    if all(member.protocol.stagger for member in twin.members()):
+        return []
+    mixed = [t.rung for t in targets if t.rung.concurrency and 1 < t.rung.osl < 8 * t.rung.isl]
+    if not mixed:
+        return []
+    highest = max(mixed, key=lambda rung: rung.concurrency or 0)
+    apart = Protocol(requests_per_slot=4, whole_rung=False, stagger=True)
+    return [(highest, apart, ", its slots staggered as pinchpoint run does")]
 
 
 def _beyond(targets: Sequence[Target]) -> list[Rung]:

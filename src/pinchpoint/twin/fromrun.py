@@ -8,9 +8,10 @@ from pinchpoint.analyse.findings import RungReading, Stats
 from pinchpoint.analyse.reading import read_run
 from pinchpoint.errors import TableError
 from pinchpoint.record.folder import RunFolder
+from pinchpoint.twin.model import Protocol
 from pinchpoint.twin.table import Cell, Row, Table
 
-__all__ = ["table_of_run"]
+__all__ = ["protocol_of_run", "table_of_run"]
 
 _RATES = ("input_tok_s", "output_tok_s", "total_tok_s", "request_s")
 _FIELDS = ("mean", "p50", "p90", "p99")
@@ -31,6 +32,17 @@ def table_of_run(path: str | Path) -> Table:
     left = [reading for reading in findings.rungs if not reading.valid]
     warnings = [f"{r.profile} {r.isl}/{r.osl} at {r.concurrency or r.rate}: invalid, left out" for r in left]
     return Table(Path(path).name, rows, warnings)
+
+
+def protocol_of_run(path: str | Path) -> Protocol:
+    """How a run's rungs were measured: in the steady window, slots ending apart unless the plan said otherwise.
+
+    Raises:
+        RecordError: no run folder, or damaged.
+    """
+    with RunFolder.open(path) as folder:
+        load = folder.plan.load
+    return Protocol(requests_per_slot=load.requests_per_slot, whole_rung=False, stagger=load.stagger)
 
 
 def _row(number: int, reading: RungReading) -> Row:

@@ -9,7 +9,7 @@ import msgspec
 
 from pinchpoint.errors import TableError
 from pinchpoint.twin.ensemble import Predicted, predict
-from pinchpoint.twin.model import Twin
+from pinchpoint.twin.model import Protocol, Twin
 from pinchpoint.twin.rungs import Rung
 from pinchpoint.twin.table import Table, as_number, read_table
 from pinchpoint.twin.targets import rung_of
@@ -90,8 +90,12 @@ def summed_up(
     return Judgement(twin.name, table, cells, mape, inside, skipped, warnings)
 
 
-def judge_rungs(twin: Twin, table: Table | str | Path, seeds: int = 3) -> Judgement:
+def judge_rungs(
+    twin: Twin, table: Table | str | Path, seeds: int = 3, protocol: Protocol | None = None
+) -> Judgement:
     """Every filled metric cell of a table of rungs; several rows of a rung are each judged.
+
+    ``protocol``: how it was measured, where that is known; else as the twin's own table was.
 
     Raises:
         TableError: the table cannot be read, or nothing in it can be predicted.
@@ -106,7 +110,7 @@ def judge_rungs(twin: Twin, table: Table | str | Path, seeds: int = 3) -> Judgem
         rung = rung_of(row)
         if rung not in played:
             gaps = any(c.metric.startswith("itl") for r in read.rows if rung_of(r) == rung for c in r.cells)
-            played[rung] = predict(twin, rung, seeds=seeds, gaps=gaps, quick=True)
+            played[rung] = predict(twin, rung, seeds=seeds, gaps=gaps, quick=True, protocol=protocol)
         conditions: dict[str, Any] = {"profile": rung.profile, "isl": rung.isl, "osl": rung.osl}
         conditions["concurrency"] = rung.concurrency
         rest = {key: as_number(value) for key, value in row.conditions.items() if key not in conditions}

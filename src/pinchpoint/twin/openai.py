@@ -39,10 +39,10 @@ def error_body(refusal: Refusal) -> bytes:
     return _encode({"error": error})
 
 
-def models_body(model: str, max_model_len: int) -> bytes:
-    """The list of the one model served."""
+def models_body(model: str, max_model_len: int, twin: str = "twin", speed: float = 1.0) -> bytes:
+    """The list of the one model served; ``meta`` says what plays it, and how fast."""
     entry = {"id": model, "object": "model", "created": 0, "owned_by": "pinchpoint-twin", "root": model,
-             "max_model_len": max_model_len}  # fmt: skip
+             "max_model_len": max_model_len, "meta": {"twin": twin, "speed": speed}}  # fmt: skip
     return _encode({"object": "list", "data": [entry]})
 
 

@@ -249,7 +249,9 @@ class Connection(asyncio.Protocol):
     def _get(self, path: str) -> None:
         endpoint = self.endpoint
         if path == "/v1/models":
-            self._whole(200, models_body(endpoint.model, endpoint.max_model_len))
+            self._whole(
+                200, models_body(endpoint.model, endpoint.max_model_len, endpoint.twin.name, endpoint.speed)
+            )
         elif path == "/metrics":
             text = endpoint.metrics.text(endpoint.engine.counts(), endpoint.engine.preemptions)
             self._whole(200, text, "text/plain; version=0.0.4; charset=utf-8")
