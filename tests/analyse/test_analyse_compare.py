@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from test_analyse_ladders import mixed, pause, rung, stats
 
 from pinchpoint.analyse.compare import compare
@@ -48,14 +49,32 @@ def test_noise():
     assert changes["longest_pause"].words == "hardly changed, no repeats: cannot be told from noise"
 
 
-def test_repeats_tell_noise_from_change():
-    def repeated(*tpots):
-        return together([rung(i, "decode", 128, 2048, 8, 100, tpot=t, repeat=i) for i, t in enumerate(tpots)])
+def repeated(*tpots):
+    return together([rung(i, "decode", 128, 2048, 8, 100, tpot=t, repeat=i) for i, t in enumerate(tpots)])
 
-    apart = by_metric(compare(repeated(10.0, 11.0), repeated(12.0, 13.0)))["tpot_mean"]
-    mingled = by_metric(compare(repeated(10.0, 12.5), repeated(12.0, 13.0)))["tpot_mean"]
-    assert (apart.exceeds_noise, mingled.exceeds_noise) == (True, False)
+
+def test_repeats_tell_noise_from_change():
+    """By hand: mean logarithms 2.350618 and 2.525195, pooled variance 0.0077467 / 4, t of 4 degrees 2.776."""
+    apart = by_metric(compare(repeated(10.0, 10.5, 11.0), repeated(12.0, 12.5, 13.0)))["tpot_mean"]
+    assert apart.exceeds_noise is True
     assert apart.ratio == 12.5 / 10.5
+    assert apart.interval == pytest.approx((1.0777, 1.3156), abs=2e-4)
+    mingled = by_metric(compare(repeated(10.0, 12.5, 12.0), repeated(12.0, 13.0, 11.0)))["tpot_mean"]
+    assert mingled.exceeds_noise is False
+
+
+def test_two_runs_each_are_no_proof():
+    """Two and two fall apart in one of three cases by chance alone, however far: t of 2 degrees is 4.303."""
+    change = by_metric(compare(repeated(10.0, 11.0), repeated(12.0, 13.0)))["tpot_mean"]
+    assert change.exceeds_noise is False
+    assert change.interval == pytest.approx((0.910, 1.557), abs=2e-3)
+
+
+def test_how_many_would_change_by_chance_is_counted():
+    found = compare(repeated(10.0, 10.5, 11.0), repeated(12.0, 12.5, 13.0))
+    told = [c.exceeds_noise for p in found.pairs for c in p.changes if c.exceeds_noise is not None]
+    assert (found.told, found.beyond) == (len(told), sum(told))
+    assert found.told >= 2
 
 
 def test_what_nothing_tells_from_noise_is_said_with_n():

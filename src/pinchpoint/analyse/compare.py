@@ -11,6 +11,7 @@ from pinchpoint.analyse.figures import factor, ms, number, percent, several
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.ladders import kind_of, longest_pause_ms
 from pinchpoint.analyse.levels import own_rate
+from pinchpoint.analyse.stats import ratio_interval
 from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
 
 __all__ = ["Change", "Comparison", "Pair", "compare"]
@@ -55,6 +56,8 @@ class Comparison(msgspec.Struct, frozen=True):
     only_a: list[str] = []
     only_b: list[str] = []
     words: list[str] = []
+    told: int = 0  # numbers that could be told from noise; of so many a twentieth seem to change by chance
+    beyond: int = 0  # of them, those that changed
 
 
 Value = Callable[[RungReading], float | None]
@@ -79,11 +82,14 @@ _METRICS: tuple[Metric, ...] = (
 def compare(a: Findings, b: Findings) -> Comparison:
     """Rungs of ``a`` and ``b`` with equal profile, lengths and concurrency, number by number.
 
-    Repeats are averaged. Whether a change exceeds noise is said where both runs repeated the rung, or where the
-    number has an interval of its own; that it cannot be told, where neither does.
+    Repeats are averaged. Whether a change exceeds noise is said where both runs repeated the rung (by the interval of
+    the ratio that repeats give), or where the number has an interval of its own; that it cannot be told, where neither.
     """
     before, after = _by_key(a.rungs), _by_key(b.rungs)
     pairs = [_pair(key, before[key], after[key]) for key in before if key in after]
+    told = [
+        change.exceeds_noise for pair in pairs for change in pair.changes if change.exceeds_noise is not None
+    ]
     return Comparison(
         pairs=pairs,
         only_a=[_label(key) for key in before if key not in after],
@@ -91,6 +97,8 @@ def compare(a: Findings, b: Findings) -> Comparison:
         words=[
             f"{_label((p.profile, p.isl, p.osl, p.concurrency, p.rate))}: {p.words}" for p in pairs if p.words
         ],
+        told=len(told),
+        beyond=sum(told),
     )
 
 
@@ -148,15 +156,11 @@ def _change(
     if mean_a <= 0:
         return Change(name, unit, mean_a, mean_b, words="zero in the first run")
     ratio = mean_b / mean_a
-    spread = _ratio_interval(before, after, interval)
+    spread = ratio_interval(a, b) or _ratio_interval(before, after, interval)
     noise = None if spread is None else not spread[0] <= 1 <= spread[1]
     if spread is not None and (spread[0] <= 0 or spread[1] / spread[0] > WIDE):
         span = f"no information, anything in × {number(spread[0])}–{number(spread[1])}"
         return Change(name, unit, mean_a, mean_b, ratio, spread, None, span)
-    if min(len(a), len(b)) > 1:
-        between, inside = max(min(b) - max(a), min(a) - max(b)), max(max(a) - min(a), max(b) - min(b))
-        apart = between > 0 and between >= inside
-        noise = apart if noise is None else noise and apart
     return Change(name, unit, mean_a, mean_b, ratio, spread, noise, _change_words(ratio, noise))
 
 

@@ -6,6 +6,7 @@ A quantile at q needs about one value beyond it: p90 ten values, p99 a hundred, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from pinchpoint.analyse.findings import Stats, TimeShares
 from pinchpoint.analyse.tables import Floats
 from pinchpoint.units import MILLISECOND
 
-__all__ = ["MIN_N", "MIN_N_P99", "T95", "batch_interval", "distribution", "median_interval", "quantile", "time_quantiles",
-           "time_shares"]  # fmt: skip
+__all__ = ["MIN_N", "MIN_N_P99", "T95", "batch_interval", "distribution", "median_interval", "quantile",
+           "ratio_interval", "time_quantiles", "time_shares"]  # fmt: skip
 
 MIN_N = {"p50": 1, "p90": 10, "p99": 100, "p999": 1000}
 MIN_N_P99 = MIN_N["p99"]
@@ -88,3 +89,20 @@ def batch_interval(rates: Floats) -> tuple[float, float] | None:
     half = t * float(rates.std(ddof=1)) / math.sqrt(n)
     middle = float(rates.mean())
     return middle - half, middle + half
+
+
+def ratio_interval(a: Sequence[float], b: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of the ratio b / a from repeats of both; None below two of either, or where one is not positive.
+
+    Student's t on logarithms, so that twice and half are as far from one. It stands before the interval of a single
+    rung, which knows the scatter of requests and not that of runs.
+    """
+    if min(len(a), len(b)) < 2 or min(*a, *b) <= 0:
+        return None
+    logs = np.log(a), np.log(b)
+    freedom = len(a) + len(b) - 2
+    pooled = sum(float(x.var()) * len(x) for x in logs) / freedom
+    t = T95[freedom - 1] if freedom <= len(T95) else T95[-1]
+    middle = float(logs[1].mean() - logs[0].mean())
+    half = t * math.sqrt(pooled * (1 / len(a) + 1 / len(b)))
+    return math.exp(middle - half), math.exp(middle + half)

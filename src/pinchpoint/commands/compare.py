@@ -61,10 +61,10 @@ def compare_results(
 
 
 def is_run(path: Path | str) -> bool:
-    """Whether it is a run folder: one with a plan and facts."""
+    """Whether it is a run folder, be it a damaged one."""
     path = Path(path)
     try:
-        return (path / "plan.json").is_file() and (path / "facts.json").is_file()
+        return any((path / name).exists() for name in ("plan.json", "facts.json", "marks.parquet"))
     except (OSError, ValueError):
         return False
 

@@ -22,8 +22,10 @@ from pinchpoint.errors import PlanError
 __all__ = ["PEERS", "Job", "Peer", "Ran", "find_program", "run_peer"]
 
 _LOG = "log.txt"
+_PROMPTS = "prompts.jsonl"
 _TAIL = 600  # characters of its last words that are shown
 _GRACE_S = 5.0
+_LEAST_SECRET = 4  # characters
 _SECRET_VARIABLE = "OPENAI_API_KEY"
 
 
@@ -40,7 +42,8 @@ class Job(msgspec.Struct, frozen=True):
     prompts: list[str]  # one per request, of ISL tokens by the server's count
     tokenizer: str
     place: Path  # a folder of its own, which is there
-    extra: dict[str, str | int | bool] = {}  # body fields
+    extra: dict[str, str | int | float | bool] = {}  # body fields
+    key: str = ""  # bearer token
 
     @property
     def path(self) -> str:
@@ -68,7 +71,7 @@ class Ran(NamedTuple):
 
 
 def _lines(job: Job, of: Callable[[str], dict[str, object]]) -> str:
-    path = job.place / "prompts.jsonl"
+    path = job.place / _PROMPTS
     path.write_text("".join(json.dumps(of(prompt)) + "\n" for prompt in job.prompts))
     return str(path)
 
@@ -83,7 +86,23 @@ def _aiperf(program: str, job: Job) -> list[str]:
         "--custom-dataset-type", "mooncake-trace", "--tokenizer", job.tokenizer,
         "--use-server-token-count", "--ui", "none", "--output-artifact-dir", str(job.place),
         *(part for pair in extra for part in ("--extra-inputs", pair)),
+        *(["--config", _aiperf_config(job)] if job.key else []),
     ]  # fmt: skip
+
+
+def _aiperf_config(job: Job) -> str:
+    """It takes a key from the environment only where a configuration file says so, and that must be whole."""
+    phase = {
+        "name": "profiling",
+        "type": "concurrency",
+        "concurrency": job.concurrency,
+        "requests": job.requests,
+    }
+    prompts = str(job.place / _PROMPTS)
+    data = {"name": "main", "type": "file", "path": prompts, "format": "mooncake_trace"}
+    endpoint = {"urls": [job.url], "api_key": "${" + _SECRET_VARIABLE + "}"}
+    whole = {"models": [job.model], "endpoint": endpoint, "phases": [phase], "datasets": [data]}
+    return _private(job, "aiperf.yaml", {"benchmark": whole})
 
 
 def _sglang(program: str, job: Job) -> list[str]:
@@ -121,21 +140,31 @@ def _vllm(program: str, job: Job) -> list[str]:
 
 def _guidellm(program: str, job: Job) -> list[str]:
     rows = _lines(job, lambda prompt: {"prompt": prompt, "output_tokens_count": job.osl})
-    backend = {
+    backend: dict[str, object] = {
         "kind": "openai_http",
         "target": job.url,
         "model": job.model,
         "request_format": job.path,
         "http2": False,
     }
+    backend |= {"extras": {"body": job.extra}} if job.extra else {}
+    backend |= {"api_key": job.key} if job.key else {}
+    config = _private(job, "scenario.json", {"spec": {"backend": backend}})
     return [
-        program, "run", "--backend", json.dumps(backend | ({"extras": {"body": job.extra}} if job.extra else {})),
-        "--profile", f"kind=concurrent,streams={job.concurrency}",
+        program, "run", "--config", config, "--profile", f"kind=concurrent,streams={job.concurrency}",
         "--constraint", f"kind=max_requests,count={job.requests}",
         "--tokenizer", f"kind=huggingface_auto,model={job.tokenizer}",
         "--data", f"kind=json_file,path={rows}",
         "--output", f"kind=json,path={job.place / 'benchmarks.json'}", "--disable-console-interactive",
     ]  # fmt: skip
+
+
+def _private(job: Job, name: str, value: object) -> str:
+    """A file that only we can read: it may hold the key, which a command line would show to everyone."""
+    path = job.place / name
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(value))  # JSON is YAML too
+    return str(path)
 
 
 def _inference_perf(program: str, job: Job) -> list[str]:
@@ -155,6 +184,7 @@ def _inference_perf(program: str, job: Job) -> list[str]:
             "model_name": job.model,
             "base_url": job.url,
             "ignore_eos": bool(job.extra.get("ignore_eos")),
+            **({"api_key": job.key} if job.key else {}),
         },
         "tokenizer": {"pretrained_model_name_or_path": job.tokenizer},
         "report": {
@@ -167,9 +197,7 @@ def _inference_perf(program: str, job: Job) -> list[str]:
         },
         "storage": {"local_storage": {"path": str(job.place / "reports")}},
     }
-    config = job.place / "plan.yml"
-    config.write_text(json.dumps(plan))  # JSON is YAML
-    return [program, "--config_file", str(config)]
+    return [program, "--config_file", _private(job, "plan.yml", plan)]
 
 
 PEERS: dict[str, Peer] = {
@@ -205,20 +233,19 @@ def run_peer(tool: str, program: str, job: Job, headers: Mapping[str, str], limi
         PlanError: it cannot be given the headers that the endpoint asks for, or cannot be started.
     """
     peer = PEERS[tool]
-    command = peer.command(program, job)
     given = dict(headers)
-    bearer = given.pop("Authorization", "")
+    key = given.pop("Authorization", "").removeprefix("Bearer ")
     if given and peer.header is None:
         raise PlanError(
             f"{peer.name} cannot be given request headers ({', '.join(given)}); crosscheck with another tool"
         )
+    command = peer.command(program, msgspec.structs.replace(job, key=key))
     for name, value in given.items():
         assert peer.header is not None
         command += peer.header(name, value)
     environment = {k: v for k, v in os.environ.items() if k != _SECRET_VARIABLE} | dict(peer.environment)
-    if bearer:  # every one of them reads the key from there: no key on a command line that others can list
-        environment[_SECRET_VARIABLE] = bearer.removeprefix("Bearer ")
-    environment |= ()
+    if key:  # those without a file for it read it from there: no key on a command line that others can list
+        environment[_SECRET_VARIABLE] = key
     log = job.place / _LOG
     with log.open("wb") as sink:
         try:
@@ -227,7 +254,8 @@ def run_peer(tool: str, program: str, job: Job, headers: Mapping[str, str], limi
         except OSError as failure:
             raise PlanError(f"{peer.name} ({program}) cannot be started: {failure}") from failure
         code = _wait(process, limit_s)
-    return Ran(job.place, code, _last_words(log, [*given.values(), bearer.removeprefix("Bearer ")]))
+    _forget(job.place, [text for text in (key, *given.values()) if len(text) >= _LEAST_SECRET])
+    return Ran(job.place, code, _last_words(log))
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int:
@@ -247,8 +275,18 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int:
                 continue
 
 
-def _last_words(log: Path, secrets: list[str]) -> str:
-    text = log.read_bytes()[-20_000:].decode("utf-8", "replace")
-    for secret in filter(None, secrets):
-        text = text.replace(secret, "(hidden)")
-    return " ".join(text.split())[-_TAIL:]
+def _forget(place: Path, secrets: list[str]) -> None:
+    """Cut keys and header values out of whatever the peer wrote: some record their command line or their plan."""
+    for path in place.rglob("*") if secrets else ():
+        if path.is_symlink() or not path.is_file():
+            continue
+        held = path.read_bytes()
+        clean = held
+        for secret in secrets:
+            clean = clean.replace(secret.encode(), b"(hidden)")
+        if clean != held:
+            path.write_bytes(clean)
+
+
+def _last_words(log: Path) -> str:
+    return " ".join(log.read_bytes()[-20_000:].decode("utf-8", "replace").split())[-_TAIL:]

@@ -67,7 +67,11 @@ def _group(comparison: Comparison, a: str, b: str, words: Words) -> Group:
 
 def _only(comparison: Comparison, words: Words) -> list[str]:
     sides = (("compare.only_a", comparison.only_a), ("compare.only_b", comparison.only_b))
-    return [words(key, rungs=", ".join(clean(label) for label in labels)) for key, labels in sides if labels]
+    found = [words(key, rungs=", ".join(clean(label) for label in labels)) for key, labels in sides if labels]
+    if comparison.told:
+        chance = figures.plain(0.05 * comparison.told, 2)
+        found.append(words("compare.chance", beyond=comparison.beyond, told=comparison.told, chance=chance))
+    return found
 
 
 def _sides(a: str, b: str, words: Words) -> list[str]:

@@ -16,6 +16,7 @@ from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import drawn, figures, grids, network
 from pinchpoint.report.clean import clean, clean_url, sentence
+from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.failures import Failure, failure_lines, read_failures
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Ladder, ladders
@@ -73,6 +74,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
 
     plan = folder.plan if folder else None
     facts = folder.facts if folder else {}
+    checked = folder if facts.get("source", "measured") == "measured" else None
     failed = folder is not None and any(reading.failed for reading in findings.rungs)
     failures = read_failures(folder) if folder is not None and failed else []
     told = drawn.telling(findings)
@@ -85,7 +87,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "model": _model(plan, facts, words),
         "headline": headline,
         "lead": lead,
-        "doubts": doubts(findings, words),
+        "doubts": [*doubts(findings, words), *(crosscheck_doubt(checked.path, words) if checked else [])],
         "chips": _chips(verdict.hypotheses if verdict else [], words),
         "glance": _glance(findings, plan, words),
         "phases": _phases(listed, words),

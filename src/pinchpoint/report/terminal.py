@@ -14,6 +14,7 @@ from rich.text import Text
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
+from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.failures import Failure, failure_lines
 from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, fitting, ladders, table
 from pinchpoint.report.said import doubts
@@ -77,7 +78,10 @@ def summary(
     """The whole summary as one renderable. Its first line is the verdict."""
     words = words or Words()
     parts: list[ConsoleRenderable] = [_sentence(findings, words)]
-    parts += [_hanging("! ", doubt, "yellow") for doubt in doubts(findings, words)]
+    said = doubts(findings, words)
+    if record is not None and any(reading.source == "measured" for reading in findings.rungs):
+        said += crosscheck_doubt(record, words)
+    parts += [_hanging("! ", doubt, "yellow") for doubt in said]
     parts.append(_counts(findings, words))
     parts += [_hanging("✗ ", line, "red") for line in failure_lines(failures, words)]
     for ladder in ladders(findings):
