@@ -380,13 +380,16 @@ def sweep(
         Parameter(metavar="NAME=ISL/OSL", help="A shape; repeatable. Default: the twin's mixed one."),
     ] = None,
     concurrency: Annotated[str | None, Parameter(metavar="N,N,…", help="As 32,64.")] = None,
+    output: Annotated[
+        Path | None, Parameter(name=("--output", "-o"), metavar="PAGE.html", help="Pictures and table as a page.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Trade-offs of a twin: longest pause, gaps by count and by time, TTFT and throughput at every setting.
 
     Example:
 
-      pinchpoint sweep twin.yaml --over token_budget=512..32768
+      pinchpoint sweep twin.yaml --over token_budget=512..32768 -o chunks.html
     """
     from pinchpoint.commands import sweep as command
     from pinchpoint.plan.values import concurrency as levels
@@ -398,6 +401,7 @@ def sweep(
         profiles=() if profile is None else profiles(profile),
         concurrency=() if concurrency is None else levels(concurrency),
         as_json=json,
+        output=output,
     )
 
 

@@ -60,7 +60,13 @@ def _own_shapes(twin: Twin, *, with_decode: bool) -> list[tuple[str, int, int]]:
 
 
 def from_terminal(
-    twin: Path, over: str, *, profiles: Sequence[Profile], concurrency: Sequence[int], as_json: bool
+    twin: Path,
+    over: str,
+    *,
+    profiles: Sequence[Profile],
+    concurrency: Sequence[int],
+    as_json: bool,
+    output: Path | None = None,
 ) -> int:
     """``pinchpoint sweep``."""
     import msgspec
@@ -69,6 +75,10 @@ def from_terminal(
 
     with Steps() as steps:
         found = sweep(twin, over, profiles=profiles, concurrency=concurrency, progress=steps.progress)
+    if output is not None:
+        from pinchpoint.report.sweeps import write_sweep
+
+        write_sweep(msgspec.to_builtins(found), output)
     if as_json:
         print(msgspec.json.encode(found).decode())
     else:

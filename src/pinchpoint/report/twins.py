@@ -69,21 +69,27 @@ def print_judgement(judged: Mapping[str, Any], console: Console | None = None) -
 
 
 def print_sweep(sweep: Mapping[str, Any], console: Console | None = None) -> None:
-    """A row per setting and rung, then which settings are worth trying."""
+    """A table per rung (of a sweep over concurrency: per shape), then which settings are worth trying."""
     console, words = console or Console(), Words()
-    metrics = list(dict.fromkeys(name for point in sweep["points"] for name in point["metrics"]))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(clean(sweep["over"]))
-    table.add_column(words("dry.rung"))
-    for name in metrics:
-        table.add_column(words.either(f"twin.metric.{name}", clean(name)).replace("|", "\n"), justify="right")
+    rungs: dict[str, list[Mapping[str, Any]]] = {}
     for point in sweep["points"]:
-        values = (point["metrics"].get(name) for name in metrics)
-        setting = clean(point["setting"]) + (words("twin.beyond") if point["extrapolated"] else "")
-        table.add_row(
-            setting, clean(point["rung"]), *(MISSING if v is None else _number(v["value"]) for v in values)
-        )
-    console.print(table)
+        shape = point["rung"].rpartition(" at ")[0]
+        rungs.setdefault(shape if point["over"] == "concurrency" else point["rung"], []).append(point)
+    for rung, points in rungs.items():
+        metrics = list(dict.fromkeys(name for point in points for name in point["metrics"]))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column(words.either(f"sweep.over.{sweep['over']}", clean(sweep["over"])).partition(",")[0])
+        for name in metrics:
+            head = words.either(f"twin.metric.{name}", clean(name)).replace("|", "\n")
+            table.add_column(head, justify="right")
+        for point in points:
+            values = (point["metrics"].get(name) for name in metrics)
+            setting = clean(point["setting"]).partition(" of the ")[0] + (
+                words("twin.beyond") if point["extrapolated"] else ""
+            )
+            table.add_row(setting, *(MISSING if v is None else _number(v["value"]) for v in values))
+        console.print(clean(rung), style="bold", markup=False, highlight=False)
+        console.print(table)
     _lines(console, words("twin.worth"), sweep["words"])
     _lines(console, words("twin.notes"), sweep["warnings"])
 

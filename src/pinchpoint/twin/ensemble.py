@@ -28,7 +28,7 @@ FLOOR = {"rate": 0.045, "tpot": 0.05, "median gap": 0.04, "ttft": 0.10, "tail": 
 CEILING = {"rate": 0.085, "tpot": 0.085, "median gap": 0.08, "ttft": 0.35, "tail": 0.33, "e2e": 0.15}
 
 # By how much that error grows with each doubling of concurrency past the table. A tail is knife-edge everywhere.
-GROWTH = {"rate": 0.5, "tpot": 0.25, "median gap": 0.5, "ttft": 0.3, "tail": 0.0, "e2e": 0.5}
+GROWTH = {"rate": 0.5, "tpot": 0.2, "median gap": 0.5, "ttft": 0.3, "tail": 0.0, "e2e": 0.5}
 
 
 class Predicted(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ def combine(
     middle = weighted_middle(logs, weights)
     kind = family(metric)
     own = spread.get(kind, FLOOR[kind]) * (1 + GROWTH[kind] * min(beyond, 3.0))
-    edge = 0.12  # the members' own ends are a little in: their spread and the expected error are both in the interval
+    edge = 0.15  # the members' own ends are a little in: their spread and the expected error are both in the interval
     down = math.hypot(middle - weighted_middle(logs, weights, edge), own)
     up = math.hypot(weighted_middle(logs, weights, 1 - edge) - middle, own)
     return Predicted(math.exp(middle), math.exp(middle - down), math.exp(middle + up), beyond > 0)

@@ -70,7 +70,7 @@ def words_of(points: Sequence[Point], over: Over) -> list[str]:
         if over == "concurrency" or own is None or not others:
             continue
         for point in _worth_trying(own, others):
-            out.append(f"{rung}: {over} {point.setting}: {_changes(own, point)}")
+            out.append(f"{rung}: {over.replace('_', ' ')} {point.setting}: {_changes(own, point)}")
     if over == "concurrency":
         out += _where_it_ends(points)
     return out
