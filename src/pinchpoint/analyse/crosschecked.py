@@ -10,8 +10,10 @@ import msgspec
 from pinchpoint.analyse.against import Driven, Run
 from pinchpoint.analyse.by_formula import Reading
 from pinchpoint.analyse.figures import percent, several
+from pinchpoint.analyse.findings import RungReading
 from pinchpoint.analyse.lines import ordered
 from pinchpoint.analyse.reasons import reasons
+from pinchpoint.analyse.trust import limited, pressed, pressure_words
 from pinchpoint.record.imports.formula import MEANINGS, Formula
 from pinchpoint.record.imports.results import Figure, Level
 
@@ -40,6 +42,7 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True):
     drift: float | None = None  # ours again over ours, minus 1
     noise: float | None = None  # 95 %, of the deviation, from how requests scatter
     decides: bool = False
+    words: str = ""  # why there is no deviation
 
 
 class Crosscheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,13 +83,15 @@ def figures_that_decide(level: Level) -> list[str]:
 def _deviation(figure: Figure, first: Driven, again: Driven) -> Deviation:
     meaning = MEANINGS[figure.formula]
     what = meaning.label if figure.statistic == "rate" else f"{meaning.label} {figure.statistic}"
-    ours, later = (_known(d.record.read(figure.formula, figure.statistic)) for d in (first, again))
+    read = [d.record.read(figure.formula, figure.statistic) for d in (first, again)]
+    ours, later = map(_known, read)
     line = Deviation(
         what=what, unit=meaning.unit, key=figure.key, formula=meaning.words, theirs=figure.value,
         ours=None if ours is None else ours.value, again=None if later is None else later.value,
     )  # fmt: skip
     if ours is None or later is None or ours.value <= 0:
-        return line
+        refused = next((r.refused for r in read if r is not None and r.refused), "")
+        return msgspec.structs.replace(line, words=refused or f"another formula: {meaning.words}")
     mean = (ours.value + later.value) / 2
     noises = [n for n in (ours.noise, later.noise) if n is not None]
     return msgspec.structs.replace(
@@ -135,9 +140,16 @@ def _judged(
         shown = several([_said(line, tolerance) for line in deciding])
         return "agrees", f"{level.tool} agrees {within}: {shown}"
     named = several([f"{line.what} {percent(line.deviation or 0, sign=True)}" for line in off])
+    late = [d.reading for d in ours if limited(d.reading) or pressed(d.reading)]
+    if late:
+        return "not decided", f"{named}, while {_at_fault(late[0])}: repeat it on a quieter or larger host"
     if all(line.noise is not None and abs(line.deviation or 0.0) <= line.noise for line in off):
         return "not decided", f"{named}: no more than chance at so few requests; repeat it with more"
     return "differs", f"{level.tool} differs by more than {percent(tolerance)}: {named}"
+
+
+def _at_fault(reading: RungReading) -> str:
+    return pressure_words([reading]) if pressed(reading) else "our own load generator was the limit"
 
 
 def _said(line: Deviation, tolerance: float) -> str:

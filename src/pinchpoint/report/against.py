@@ -113,6 +113,7 @@ def print_crosscheck(result: Crosscheck, console: Console | None = None) -> None
         Text(),
         _table(_deviations(result, words)),
         *_listed(words("compare.why"), result.why),
+        *_listed(words("crosscheck.left"), _left(result.deviations)),
     ]
     _print(parts, console)
 
@@ -120,7 +121,16 @@ def print_crosscheck(result: Crosscheck, console: Console | None = None) -> None
 def _deviations(result: Crosscheck, words: Words) -> Grid:
     keys = ("what", "ours", "theirs", "again", "unit", "deviation", "drift", "noise")
     heads = [Head(key, words(f"crosscheck.{key}"), "", "", "") for key in keys]
-    return Grid("", heads, [_deviation(line) for line in result.deviations])
+    return Grid("", heads, [_deviation(line) for line in result.deviations if line.deviation is not None])
+
+
+def _left(lines: Sequence[Deviation]) -> list[str]:
+    """Figures without a deviation, those with the same reason together."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if line.deviation is None:
+            found.setdefault(line.words, []).append(f"{line.what} ({clean(line.key, 60)})")
+    return [f"{', '.join(names)}: {why}" for why, names in found.items()]
 
 
 def _deviation(line: Deviation) -> list[Cell]:

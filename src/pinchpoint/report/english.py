@@ -231,6 +231,7 @@ _COMPARE = {
     "crosscheck.deviation": "deviation",
     "crosscheck.drift": "drift",
     "crosscheck.noise": "noise",
+    "crosscheck.left": "Not compared",
     "compare.metric.longest_pause": "longest pause",
     "compare.metric.longest_gap": "longest gap",
     "compare.metric.gap_p99": "gap p99",
