@@ -52,11 +52,11 @@ def test_a_crosscheck_that_agrees_stands_in_the_header_of_the_run(pinchpoint, en
     assert [check["tool"] for check in found] == ["AIPerf"]
     assert found[0]["label"] == "even 64/11 at concurrency 2"
     by = {d["what"]: d for d in found[0]["deviations"]}
-    # Waits are long, so that a machine that is late by some ms is off by a few per cent.
+    # Never early, and late only as a busy machine is.
     for what, expected in (("TTFT mean", 200), ("TPOT mean", 40), ("gap p50", 40), ("E2E mean", 600)):
         for value in (by[what]["ours"], by[what]["theirs"], by[what]["again"]):
-            assert value == pytest.approx(expected, rel=0.15), what
-    assert by["output"]["ours"] == pytest.approx(2 * 11 / 0.6, rel=0.15)
+            assert 0.97 * expected <= value <= 2 * expected, what
+    assert 0.5 * 2 * 11 / 0.6 <= by["output"]["ours"] <= 1.03 * 2 * 11 / 0.6
     prompts = (pinchpoint.home / "out/crosscheck/aiperf/theirs/prompts.jsonl").read_text().splitlines()
     assert len(set(prompts)) == 6
     assert KEY not in "".join(
@@ -136,7 +136,7 @@ def test_compare_a_run_with_a_result_file(pinchpoint, scripted):
     ttft = lines["TTFT mean", "time_to_first_token.avg"]
     told = json.loads((PEERS / "aiperf/profile_export_aiperf.json").read_text())
     assert ttft["theirs"] == told["time_to_first_token"]["avg"]
-    assert ttft["ours"] == pytest.approx(100, rel=0.15)
+    assert 97 <= ttft["ours"] <= 200
     assert ttft["ratio"] == pytest.approx(ttft["theirs"] / ttft["ours"])
     many = json.loads(pinchpoint("compare", "out", PEERS / "sglang", PEERS / "guidellm", "out", "--json").out)
     assert [each.get("theirs", "a run") for each in many] == [
