@@ -27,6 +27,8 @@ _EXPORTS = {
     "analyse": "pinchpoint.commands.analyse",
     "report": "pinchpoint.commands.report",
     "compare": "pinchpoint.commands.compare",
+    "compare_results": "pinchpoint.commands.compare",
+    "crosscheck": "pinchpoint.commands.crosscheck",
     "demo": "pinchpoint.commands.demo",
 }
 
