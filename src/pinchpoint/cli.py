@@ -39,6 +39,7 @@ Overrides = Annotated[
     ),
 ]
 Runs = Annotated[Path, Parameter(help="Run folder.")]
+Lang = Annotated[str | None, Parameter(metavar="LANG", help="Language: en or ko. Default that of the run.")]
 
 
 @app.command
@@ -130,7 +131,7 @@ def check(
 
 
 @app.command
-def analyse(folder: Runs, *, json: Json = False) -> int:
+def analyse(folder: Runs, *, lang: Lang = None, json: Json = False) -> int:
     """Read the record again, without load, and write findings.json anew.
 
     Example:
@@ -139,7 +140,7 @@ def analyse(folder: Runs, *, json: Json = False) -> int:
     """
     from pinchpoint.commands import analyse as command
 
-    return command.from_terminal(folder, as_json=json)
+    return command.from_terminal(folder, as_json=json, lang=lang)
 
 
 @app.command
@@ -151,6 +152,7 @@ def report(
         Parameter(name=("--output", "-o"), help="Where to; default report.html in the run folder."),
     ] = None,
     format: Annotated[str, Parameter(metavar="FORM", help="html, markdown, csv or terminal.")] = "html",
+    lang: Lang = None,
     json: Json = False,
 ) -> int:
     """Draw the report again from the record.
@@ -161,7 +163,7 @@ def report(
     """
     from pinchpoint.commands import report as command
 
-    return command.from_terminal(folder, output=output, form=format, as_json=json)
+    return command.from_terminal(folder, output=output, form=format, as_json=json, lang=lang)
 
 
 @app.command

@@ -65,7 +65,7 @@ def test_flags_win_over_overrides_win_over_the_file(tmp_path):
         ({"extra_body": "[1]"}, "JSON object"),
         ({"ca_file": "/no/such"}, "No such file"),
         ({"watch_hz": "nan"}, "no finite number"),
-        ({"lang": "fr"}, "English only"),
+        ({"lang": "fr"}, "the report speaks en and ko, not 'fr'"),
         ({"concurency": "8"}, "did you mean concurrency"),
         # So large that planning or holding it would never end.
         ({"num_runs": "1e9"}, "--num-runs: '1e9' is beyond 1,000"),

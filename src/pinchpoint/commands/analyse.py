@@ -8,6 +8,7 @@ from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
 from pinchpoint.commands.outcome import exit_code
 from pinchpoint.commands.terminal import show_findings
+from pinchpoint.plan.values import language
 from pinchpoint.record.folder import RunFolder
 
 __all__ = ["analyse"]
@@ -25,9 +26,10 @@ def analyse(folder: Path | str) -> Findings:
         return findings
 
 
-def from_terminal(folder: Path, *, as_json: bool) -> int:
+def from_terminal(folder: Path, *, as_json: bool, lang: str | None = None) -> int:
     """``pinchpoint analyse``."""
+    lang = None if lang is None else language(lang)
     findings = analyse(folder)
-    show_findings(findings, folder, as_json=as_json)
+    show_findings(findings, folder, as_json=as_json, lang=lang)
     with RunFolder.open(folder) as record:
         return exit_code(record, findings)

@@ -437,21 +437,23 @@ def _fitting(plan: Plan, rungs: list[Rung]) -> list[bool | None]:
 
 def from_terminal(plan: Plan, *, as_json: bool) -> int:
     """``pinchpoint run``: live view, then the summary; returns the exit code."""
-    return at_terminal(lambda onlooker: run(plan, onlooker), as_json)
+    return at_terminal(lambda onlooker: run(plan, onlooker), as_json, plan.lang)
 
 
 def from_terminal_resume(path: Path, endpoint: dict[str, Any], *, as_json: bool) -> int:
     """``pinchpoint run --resume``."""
     from pinchpoint.plan.read import endpoint_fields
 
-    return at_terminal(lambda onlooker: resume(path, endpoint_fields(endpoint), onlooker), as_json)
+    with RunFolder.open(path) as folder:
+        lang = folder.plan.lang
+    return at_terminal(lambda onlooker: resume(path, endpoint_fields(endpoint), onlooker), as_json, lang)
 
 
-def at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool) -> int:
+def at_terminal(job: Callable[[Onlooker], RunResult], as_json: bool, lang: str = "en") -> int:
     """Show a run live, then its summary (or findings as JSON); returns the exit code."""
     from pinchpoint.commands.terminal import LiveOnlooker, show_findings
 
-    with LiveOnlooker(to_stderr=as_json) as onlooker:
+    with LiveOnlooker(to_stderr=as_json, lang=lang) as onlooker:
         result = job(onlooker)
     show_findings(result.findings, result.folder, as_json=as_json)
     return result.exit_code

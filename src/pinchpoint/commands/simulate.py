@@ -72,7 +72,7 @@ def from_terminal(twin: Path, plan: Plan, *, as_json: bool) -> int:
     """``pinchpoint simulate``."""
     from pinchpoint.commands.terminal import LiveOnlooker, show_findings
 
-    with LiveOnlooker(to_stderr=as_json) as onlooker:
+    with LiveOnlooker(to_stderr=as_json, lang=plan.lang) as onlooker:
         result = simulate(twin, plan, progress=onlooker.rung_closed)
     show_findings(result.findings, result.folder, as_json=as_json)
     return result.exit_code

@@ -19,6 +19,7 @@ from pinchpoint.record.folder import RunFolder
 from pinchpoint.report.failures import Failure, read_failures
 from pinchpoint.report.live import Live, Tick
 from pinchpoint.report.terminal import print_summary
+from pinchpoint.report.words import Words
 from pinchpoint.units import now_ns, to_ms
 
 __all__ = ["LiveOnlooker", "Steps", "show_findings"]
@@ -39,8 +40,9 @@ class LiveOnlooker:
     log), the run goes on unseen.
     """
 
-    def __init__(self, *, to_stderr: bool = False) -> None:
-        self._live = Live(_Console(stderr=to_stderr))
+    def __init__(self, *, to_stderr: bool = False, lang: str = "en") -> None:
+        console = _Console(stderr=to_stderr)
+        self._live = Live(console, Words(lang if not console.options.ascii_only else "en"))
         self._target: int | None = None
         self._start_ns = now_ns()
 
@@ -113,15 +115,19 @@ class Steps:
         self._bar.update(self._task, description=what, completed=share)
 
 
-def show_findings(findings: Findings, folder: Path, *, as_json: bool = False) -> None:
-    """Print the summary, or the findings as JSON."""
+def show_findings(
+    findings: Findings, folder: Path, *, as_json: bool = False, lang: str | None = None
+) -> None:
+    """Print the summary, in the plan's language unless another is given, or the findings as JSON."""
     if as_json:
         print(msgspec.json.encode(findings).decode())
         return
     console = Console(file=sys.stdout)
     page = folder / "report.html"
     failures: list[Failure] = []
-    if any(reading.failed or reading.errors for reading in findings.rungs):
-        with RunFolder.open(folder) as record:
+    with RunFolder.open(folder) as record:
+        if any(reading.failed or reading.errors for reading in findings.rungs):
             failures = read_failures(record)
-    print_summary(findings, console, report=page if page.exists() else None, record=folder, failures=failures)
+        words = Words(lang or record.plan.lang)
+    drawn = page if page.exists() else None
+    print_summary(findings, console, report=drawn, record=folder, failures=failures, words=words)

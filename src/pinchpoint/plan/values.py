@@ -57,10 +57,13 @@ def choice(*allowed: str) -> Reader:
     return read
 
 
+LANGUAGES = ("en", "ko")
+
+
 def language(value: Any) -> str:
     """The language of the report."""
-    if value != "en":
-        raise PlanError(f"the report speaks English only so far; leave {value!r} out, or write en")
+    if value not in LANGUAGES:
+        raise PlanError(f"the report speaks {' and '.join(LANGUAGES)}, not {value!r}")
     return str(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pinchpoint import vocab
 from pinchpoint.report.english_scale import SCALE
 
 __all__ = ["ENGLISH"]
@@ -287,6 +288,8 @@ _HTML = {
     "html.fact.failed": "failed",
     "html.fact.length": "Length",
     "html.fact.valid": "valid",
+    "html.yes": "yes",
+    "html.no": "no",
     "html.col.ladder": "ladder",
     "html.col.state": "ceiling",
     "html.col.value": "tok/s",
@@ -587,6 +590,28 @@ _TWIN = {
     "sweep.curve.itl_p50_ms": "median gap",
 }
 
+# Names of causes, as the analysis has them.
+_HYPOTHESES = (
+    "client",
+    "errors",
+    "queue and admission",
+    "prefill compute",
+    "decode step",
+    "prefill–decode interference",
+    "pauses without prompts",
+    "KV pressure",
+    "unequal ranks",
+    "network",
+    "API front end",
+    "host pressure",
+)
+
+_METRICS = {
+    f"metric.{key}{part}": text
+    for key, told in vocab.METRICS.items()
+    for part, text in zip(("", ".unit", ".definition"), told, strict=True)
+}
+
 ENGLISH: dict[str, str] = {
     **_COLUMNS,
     **_MARKS,
@@ -600,5 +625,7 @@ ENGLISH: dict[str, str] = {
     **_DRY_RUN,
     **_CHECK,
     **_TWIN,
+    **{f"hypothesis.{cause}": cause for cause in _HYPOTHESES},
+    **_METRICS,
     **SCALE,
 }

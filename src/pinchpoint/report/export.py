@@ -19,6 +19,7 @@ from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.drawn import telling
 from pinchpoint.report.failures import failure_lines, read_failures
 from pinchpoint.report.grids import Grid
+from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Cell, Head, ladders
 from pinchpoint.report.said import doubts
 from pinchpoint.report.terminal import advice_lines
@@ -95,6 +96,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 def to_markdown(findings: Findings, record: RunFolder | None = None, words: Words | None = None) -> str:
     """The report for a ticket: verdict, ceilings, ladders, pauses, what is not decided, what to do."""
     words = words or Words(record.plan.lang if record else "en")
+    findings = in_language(findings, words)
     model = record.plan.endpoint.model if record else None
     verdict = findings.verdict
     lines = [f"# {_escaped(verdict.sentence if verdict else words('verdict.none'), 600)}", ""]
@@ -115,7 +117,8 @@ def to_markdown(findings: Findings, record: RunFolder | None = None, words: Word
     if verdict is not None:
         said = ((h, words.either(f"state.{h.state}", h.state)) for h in verdict.hypotheses)
         considered = [
-            f"{h.cause}: {state}. {sentence(h.words)} {sentence(h.would_decide)}".strip() for h, state in said
+            f"{words.cause(h.cause)}: {state}. {sentence(h.words)} {sentence(h.would_decide)}".strip()
+            for h, state in said
         ]
         lines += _list(words("html.details.hypotheses"), considered)
         lines += _list(words("html.details.limits"), verdict.limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from rich.cells import cell_len
 
 from pinchpoint.analyse.findings import Findings, RungReading, Stats
 from pinchpoint.report import figures
@@ -87,9 +88,9 @@ def ladder_grid(ladder: Ladder, words: Words, room: float | None = None) -> Grid
 def _px(drawn: Table, index: int) -> float:
     """About how wide the page sets a column: heads break at spaces, marks between words, numbers never."""
     head = drawn.heads[index]
-    named = max(len(word) for word in f"{head.name} {head.part} {head.unit}".split())
+    named = max(cell_len(word) for word in f"{head.name} {head.part} {head.unit}".split())
     if head.key == "marks":
-        said = max(len(mark) for row in drawn.rows for mark in row[index].text.split(", "))
+        said = max(cell_len(mark) for row in drawn.rows for mark in row[index].text.split(", "))
     else:
         said = max(len(row[index].text) + len(row[index].notes) for row in drawn.rows)
     return 16 + max(7.6 * named, 8.4 * said)
@@ -251,31 +252,31 @@ _ELSEWHERE = {*_STATS, "pauses", "refused", "notes", "errors", "warnings", "prof
               "end_ns", "window_reason", "concurrency", "rate", "repeat", "rung"}  # fmt: skip
 
 
-def rung_scalars(reading: RungReading) -> list[tuple[str, str]]:
+def rung_scalars(reading: RungReading, words: Words) -> list[tuple[str, str]]:
     """Every other value of one rung under its key in findings.json."""
     plain = msgspec.to_builtins(reading)
-    return [(key, text) for key, text in flat("", plain) if key.split(".")[0] not in _ELSEWHERE]
+    return [(key, text) for key, text in flat("", plain, words) if key.split(".")[0] not in _ELSEWHERE]
 
 
-def flat(prefix: str, found: object) -> Iterable[tuple[str, str]]:
+def flat(prefix: str, found: object, words: Words) -> Iterable[tuple[str, str]]:
     """A nested value as dotted keys and text, what is None left out."""
     if isinstance(found, dict):
         for key, inner in found.items():
-            yield from flat(f"{prefix}.{clean(key, 60)}" if prefix else clean(key, 60), inner)
+            yield from flat(f"{prefix}.{clean(key, 60)}" if prefix else clean(key, 60), inner, words)
     elif isinstance(found, list):
         if any(isinstance(inner, dict) for inner in found):
             for index, inner in enumerate(found):
-                yield from flat(f"{prefix}.{index}", inner)
+                yield from flat(f"{prefix}.{index}", inner, words)
         elif found:
-            yield prefix, clean("; ".join(str(inner) for inner in found))
+            yield prefix, clean("; ".join(words.said(str(inner)) for inner in found))
     elif isinstance(found, bool):
-        yield prefix, "yes" if found else "no"
+        yield prefix, words("html.yes" if found else "html.no")
     elif isinstance(found, int):
         yield prefix, str(found)
     elif isinstance(found, float):
         yield prefix, figures.plain(found, 4)
     elif found not in (None, ""):
-        yield prefix, clean(found)
+        yield prefix, clean(words.said(str(found)))
 
 
 def _ms(found: float | None) -> str:

@@ -19,6 +19,7 @@ from pinchpoint.report.clean import clean, clean_url, sentence
 from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.failures import Failure, failure_lines, read_failures
 from pinchpoint.report.grids import Grid
+from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Ladder, ladders
 from pinchpoint.report.said import claimed, doubts, split_sentence
 from pinchpoint.report.terminal import causes, level
@@ -55,16 +56,17 @@ def html_report(findings: Findings, folder: RunFolder | None = None, lang: str =
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(**_context(findings, folder, words))
+    said = in_language(findings, words)
+    return environment.get_template("report.html.j2").render(**_context(said, folder, words))
 
 
-def write_report(folder: RunFolder, findings: Findings, path: Path) -> None:
-    """Write the report of a run to ``path``, whole or not at all.
+def write_report(folder: RunFolder, findings: Findings, path: Path, lang: str | None = None) -> None:
+    """Write the report of a run to ``path``, whole or not at all; in the plan's language unless another is given.
 
     Raises:
         RecordError: the disk refuses, or the record cannot be read.
     """
-    write_bytes(path, html_report(findings, folder, folder.plan.lang).encode())
+    write_bytes(path, html_report(findings, folder, lang or folder.plan.lang).encode())
 
 
 def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "failures": failure_lines(failures, words),
         "rungs": [(ladder, [_detail(ladder, reading, failures, words) for reading in ladder.rungs]) for ladder in listed],
         "definitions": [(key, *words.metric(key)) for key in vocab.METRICS],
-        "run": _run_rows(plan, facts),
+        "run": _run_rows(plan, facts, words),
         "version": clean(_nested(facts, "versions", "pinchpoint") or "", 40),
         "roles": ROLES,
         "bokeh": bokeh_script(),
@@ -133,7 +135,7 @@ def _chips(hypotheses: Sequence[Hypothesis], words: Words) -> list[tuple[str, st
     """What binds, what contributes, what is cleared, what stays open: names only, strongest first."""
     found = []
     for state in _STATES:
-        named = [clean(h.cause, 60) for h in sorted(hypotheses, key=_rank) if h.state == state]
+        named = [clean(words.cause(h.cause), 60) for h in sorted(hypotheses, key=_rank) if h.state == state]
         if named:
             found.append((state.replace(" ", "-"), words(f"state.{state}"), named))
     return found
@@ -252,7 +254,7 @@ def _detail(ladder: Ladder, reading: RungReading, failures: Sequence[Failure], w
         window=words("html.rung.window", window=window, why=clean(reading.window_reason or figures.MISSING)),
         valid=reading.valid,
         stats=grids.rung_stats(reading, words),
-        scalars=grids.rung_scalars(reading),
+        scalars=grids.rung_scalars(reading, words),
         refused=[(clean(k, 60), clean(why)) for k, why in sorted(reading.refused.items())],
         notes=[
             *(clean(note, 400) for note in reading.notes),
@@ -269,10 +271,10 @@ def _counted(counts: dict[str, int], failures: Sequence[Failure], rung: int, wor
     yield from (f"{clean(kind, 60)}: {n}" for kind, n in sorted(counts.items()) if kind not in known)
 
 
-def _run_rows(plan: Plan | None, facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _run_rows(plan: Plan | None, facts: dict[str, Any], words: Words) -> list[tuple[str, str]]:
     """Plan and facts flattened, one line each; secrets never reach the plan that is written."""
     if plan is None:
         return []
     endpoint = {**msgspec.to_builtins(plan.endpoint), "urls": [clean_url(url) for url in plan.endpoint.urls]}
     rows = {"plan": {**msgspec.to_builtins(plan), "endpoint": endpoint}, "facts": facts}
-    return list(grids.flat("", rows))
+    return list(grids.flat("", rows, words))

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live as RichLive
 from rich.progress_bar import ProgressBar
@@ -140,7 +141,7 @@ class Live:
 
     def note(self, text: str) -> None:
         """Something the user should see now."""
-        self._print(clean(text, 1000))
+        self._print(clean(self._words.said(text), 1000))
 
     def _why(self, rung: Rung) -> str:
         """Why a rung is driven that the ladder alone does not explain."""
@@ -185,7 +186,7 @@ class Live:
         return line if reading.valid else f"{line}; {self._invalid(reading)}"
 
     def _invalid(self, reading: RungReading) -> str:
-        why = "; ".join(reading.invalid_reasons) or self._words("note.no_reason")
+        why = "; ".join(map(self._words.said, reading.invalid_reasons)) or self._words("note.no_reason")
         return self._words("live.closed.invalid", why=clean(why))
 
     def _cells(self, reading: RungReading) -> list[str]:
@@ -292,7 +293,8 @@ def _pairs(pairs: list[tuple[str, str, str]]) -> Text:
 
 
 def _row(cells: list[str]) -> str:
-    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+    padded = (" " * max(0, width - cell_len(cell)) + cell for cell, width in zip(cells, _WIDTHS, strict=True))
+    return " ".join(padded)
 
 
 def _label(rung: Rung) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleRenderable, Group
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -16,6 +17,7 @@ from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.failures import Failure, failure_lines
+from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, fitting, ladders, table
 from pinchpoint.report.said import doubts
 from pinchpoint.report.words import Words
@@ -53,6 +55,8 @@ def print_summary(
     words: Words | None = None,
 ) -> None:
     """Print the summary; a terminal that is not UTF-8 gets plain ASCII."""
+    if console.options.ascii_only and words is not None and words.lang != "en":
+        words = Words()  # what cannot be written in ASCII is better read in English
     shown = summary(findings, report=report, record=record, failures=failures, words=words)
     if not console.options.ascii_only:
         console.print(shown, highlight=False)
@@ -77,6 +81,7 @@ def summary(
 ) -> Group:
     """The whole summary as one renderable. Its first line is the verdict."""
     words = words or Words()
+    findings = in_language(findings, words)
     parts: list[ConsoleRenderable] = [_sentence(findings, words)]
     said = doubts(findings, words)
     if record is not None and any(reading.source == "measured" for reading in findings.rungs):
@@ -176,7 +181,7 @@ def _widths(drawn: Table) -> list[int]:
     return [
         2
         + max(
-            *(len(part) for part in _head_text(head, 1).split("\n")),
+            *(cell_len(part) for part in _head_text(head, 1).split("\n")),
             *(_width(row[index]) for row in drawn.rows),
         )
         for index, head in enumerate(drawn.heads)
@@ -184,7 +189,7 @@ def _widths(drawn: Table) -> list[int]:
 
 
 def _width(cell: Cell) -> int:
-    return len(_cell_text(cell, Head("", "", "", "", "")).plain)
+    return cell_len(_cell_text(cell, Head("", "", "", "", "")).plain)
 
 
 def _lines(head: Head) -> int:
@@ -257,7 +262,9 @@ def causes(reading: RungReading, words: Words) -> str:
     """``58 coincide with prefill, 4 unattributed (2 % of the window)``; over all pauses, also those not listed."""
     counted = Counter(reading.pause_causes or (pause.cause for pause in reading.pauses))
     named = {c: words("pauses.cause", n=n, cause=named_cause(c, words)) for c, n in counted.most_common()}
-    share = reading.pause_share_unattributed  # of every pause that neither prompts, nor client or host, explain
+    share = (
+        reading.pause_share_unattributed
+    )  # of every pause that neither prompts, nor client or host, explain
     if share is not None and len(counted) > 1 and not counted.keys() & {"compile", "periodic", "preemption"}:
         rest = named.get("unattributed")
         named |= {} if rest is None else {
@@ -282,7 +289,11 @@ def _pause_lines(findings: Findings, words: Words) -> Iterator[str]:
                 causes=causes(reading, words),
             )
             said = reading.interference and reading.interference.reading
-            yield f"{line} {words('pauses.reading', reading=clean(said))}" if said else line
+            yield (
+                f"{line} {words('pauses.reading', reading=words.either(f'reading.{said}', clean(said)))}"
+                if said
+                else line
+            )
 
 
 _MOST_UNDECIDED = 3  # causes with what would decide them; of the rest the names
@@ -295,7 +306,7 @@ def _undecided_lines(findings: Findings, words: Words) -> Iterator[str]:
     ]
     for hypothesis in open_ones[:_MOST_UNDECIDED]:
         what = clean(hypothesis.would_decide or hypothesis.words, 110).rstrip(".")
-        yield words("undecided.line", cause=clean(hypothesis.cause, 40), what=what)
-    rest = [clean(hypothesis.cause, 40) for hypothesis in open_ones[_MOST_UNDECIDED:]]
+        yield words("undecided.line", cause=clean(words.cause(hypothesis.cause), 40), what=what)
+    rest = [clean(words.cause(hypothesis.cause), 40) for hypothesis in open_ones[_MOST_UNDECIDED:]]
     if rest:
         yield words("undecided.rest", causes=", ".join(rest))
