@@ -149,21 +149,56 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        Parameter(name=("--output", "-o"), help="Where to; default report.html in the run folder."),
+        Parameter(
+            name=("--output", "-o"), allow_leading_hyphen=True,
+            help="Where to, - for standard output; default in the run folder.",
+        ),
     ] = None,
-    format: Annotated[str, Parameter(metavar="FORM", help="html, markdown, csv or terminal.")] = "html",
+    format: Annotated[str, Parameter(metavar="FORM", help="html, markdown, csv, json or terminal.")] = "html",
     lang: Lang = None,
+    anonymise: Annotated[
+        bool,
+        Parameter(
+            name=("--anonymise", "--anonymize"), negative=(), help="To pass on: no address, model, host name or path."
+        ),
+    ] = False,
+    summary: Annotated[bool, Parameter(negative=(), help="One page: tok/s per GPU, cost, users within limits.")] = False,
+    gpus: Annotated[int | None, Parameter(metavar="N", help="GPUs behind the endpoint, if the run did not know.")] = None,
+    goodput: Annotated[
+        list[str] | None,
+        Parameter(metavar="LIMITS", consume_multiple=True, help="Limits of a good request, as ttft:500 tpot:30 (ms)."),
+    ] = None,
+    gpu_hour_price: Annotated[
+        float | None, Parameter(metavar="PRICE", help="Of one GPU for an hour, for --summary.")
+    ] = None,
+    currency: Annotated[str, Parameter(metavar="NAME", help="Written behind amounts, as EUR.")] = "",
     json: Json = False,
 ) -> int:
-    """Draw the report again from the record.
+    """Draw the report again from the record, in the form asked for.
 
-    Example:
+    Examples:
 
-      pinchpoint report runs/20260901T101500Z-M --format markdown
+      pinchpoint report runs/20260901T101500Z-M --format markdown -o -
+
+      pinchpoint report runs/20260901T101500Z-M --anonymise -o share.html
+
+      pinchpoint report runs/20260901T101500Z-M --summary --gpus 8 --gpu-hour-price 2.50 --goodput ttft:2000 tpot:60
     """
     from pinchpoint.commands import report as command
 
-    return command.from_terminal(folder, output=output, form=format, as_json=json, lang=lang)
+    return command.from_terminal(
+        folder,
+        as_json=json,
+        output=output,
+        form=format,
+        lang=lang,
+        anonymise=anonymise,
+        summary=summary,
+        gpus=gpus,
+        goodput=goodput,
+        gpu_hour_price=gpu_hour_price,
+        currency=currency,
+    )
 
 
 @app.command
@@ -382,8 +417,15 @@ def sweep(
         Parameter(metavar="NAME=ISL/OSL", help="A shape; repeatable. Default: the twin's mixed one."),
     ] = None,
     concurrency: Annotated[str | None, Parameter(metavar="N,N,…", help="As 32,64.")] = None,
+    staggered: Annotated[
+        bool,
+        Parameter(
+            negative=(), help="Slots end apart, as run drives them; else as the twin's table was measured."
+        ),
+    ] = False,
     output: Annotated[
-        Path | None, Parameter(name=("--output", "-o"), metavar="PAGE.html", help="Pictures and table as a page.")
+        Path | None,
+        Parameter(name=("--output", "-o"), metavar="PAGE.html", help="Pictures and table as a page."),
     ] = None,
     json: Json = False,
 ) -> int:
@@ -403,6 +445,7 @@ def sweep(
         profiles=() if profile is None else profiles(profile),
         concurrency=() if concurrency is None else levels(concurrency),
         as_json=json,
+        staggered=staggered,
         output=output,
     )
 
@@ -464,12 +507,18 @@ def serve(
     port: Annotated[int, Parameter(help="0: a free one.")] = 8000,
     speed: Annotated[float, Parameter(help="10 plays ten times as fast.")] = 1.0,
     model: Annotated[str, Parameter(metavar="NAME", help="Name it answers to.")] = "twin",
+    snmp: Annotated[
+        int | None,
+        Parameter(metavar="PORT", help="UDP port on which the twin's switch answers SNMP; 0: a free one."),
+    ] = None,
 ) -> int:
     """Play the twin as an OpenAI-compatible endpoint, in real or compressed time, until Ctrl-C.
 
-    Example:
+    Examples:
 
       pinchpoint serve reference --speed 10
+
+      pinchpoint serve reference --speed 12 --snmp 1161
     """
     from pinchpoint.commands import serve as command
 
@@ -479,7 +528,9 @@ def serve(
         port=port,
         speed=speed,
         model=model,
+        snmp=snmp,
         ready=lambda url: print(url, flush=True),
+        ready_snmp=lambda source: print(source, flush=True),
     )
     return 0
 

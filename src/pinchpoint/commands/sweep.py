@@ -21,6 +21,7 @@ def sweep(
     *,
     profiles: Sequence[Profile] = (),
     concurrency: Sequence[int] = (),
+    staggered: bool = False,
     seeds: int = 2,
     progress: Callable[[str, float], None] | None = None,
 ) -> Sweep:
@@ -28,16 +29,18 @@ def sweep(
     ``disaggregation``, ``max_sequences``, ``kv_tokens``).
 
     Without profiles: the mixed shape of the twin's table (4096/512 where it has none), for a sweep of concurrency its
-    decode shape too; without concurrency: 32 and 64.
+    decode shape too; without concurrency: 32 and 64. ``staggered``: slots end apart, as ``pinchpoint run`` drives them;
+    else rungs are played as the twin's own table was measured.
 
     Raises:
         TableError: no readable twin.
         PlanError: ``over`` cannot be read.
     """
     from pinchpoint.twin.rungs import Rung
-    from pinchpoint.twin.sweep import parse_over, sweep_twin
+    from pinchpoint.twin.sweep import apart, parse_over, sweep_twin
 
     played = twin if isinstance(twin, Twin) else read_twin(twin)
+    played = apart(played) if staggered else played
     name, numbers = parse_over(over)
     shapes = [(p.name, p.isl, p.osl) for p in profiles] or _own_shapes(
         played, with_decode=name == "concurrency"
@@ -66,6 +69,7 @@ def from_terminal(
     profiles: Sequence[Profile],
     concurrency: Sequence[int],
     as_json: bool,
+    staggered: bool = False,
     output: Path | None = None,
 ) -> int:
     """``pinchpoint sweep``."""
@@ -74,7 +78,14 @@ def from_terminal(
     from pinchpoint.commands.terminal import Steps
 
     with Steps() as steps:
-        found = sweep(twin, over, profiles=profiles, concurrency=concurrency, progress=steps.progress)
+        found = sweep(
+            twin,
+            over,
+            profiles=profiles,
+            concurrency=concurrency,
+            staggered=staggered,
+            progress=steps.progress,
+        )
     if output is not None:
         from pinchpoint.report.sweeps import write_sweep
 

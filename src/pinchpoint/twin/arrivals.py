@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import deque
 from collections.abc import Sequence as Seq
 
 from pinchpoint.twin.sequence import Sequence
@@ -11,12 +12,17 @@ from pinchpoint.twin.sequence import Sequence
 __all__ = ["Closed", "Open", "poisson"]
 
 
+_PATIENCE = 4  # rounds of all slots in the warm-up before a slot that has not ended is no longer waited for
+
+
 class Closed:
     """``concurrency`` slots, each sending again ``turnaround_s`` after its answer ended.
 
     ``warm`` requests (by default ``wave`` per slot) come before the ``requests`` that are counted; ids below ``warm``
     are theirs. With ``stagger`` the answers of the first wave are cut to shares of ``osl`` spread over the slots, so
-    that slots end apart, as the load generator does. ``until_s`` ends the sending by time instead of by number.
+    that slots end apart, as the load generator does. With ``settle`` the warm-up goes on, as the load generator's does,
+    until every slot has ended a request: what is sent before that is warm. ``lasts_s`` ends the sending by time instead
+    of by number, from the end of the warm-up.
     """
 
     def __init__(
@@ -30,7 +36,8 @@ class Closed:
         stagger: bool = False,
         wave: int = 0,
         warm: int | None = None,
-        until_s: float = math.inf,
+        settle: bool = False,
+        lasts_s: float = math.inf,
     ) -> None:
         self.concurrency = concurrency
         self.isl = isl
@@ -38,9 +45,15 @@ class Closed:
         self.turnaround_s = turnaround_s
         self.stagger = stagger
         self.warm = concurrency * wave if warm is None else warm
-        self.until_s = until_s
-        self.left = math.inf if requests is None else requests + self.warm
         self.next_id = 0
+        self._lasts_s = lasts_s
+        self._requests = math.inf if requests is None else requests
+        self._settles = settle and self.warm > 0
+        self.until_s = math.inf if self._settles else lasts_s
+        self._ended = 0
+        self._slots: set[int] = set()  # that have ended a request
+        self._sent: deque[float] = deque(maxlen=concurrency)
+        self.left = math.inf if self._settles else self._requests + self.warm
 
     def first(self) -> list[Sequence]:
         """The requests of time zero."""
@@ -54,13 +67,28 @@ class Closed:
 
     def after(self, sequence: Sequence, now: float) -> Sequence | None:
         """The request that takes the place of one that ended at ``now``."""
+        if self._settles:
+            self._settle(sequence, now)
         if self.left <= 0 or now + self.turnaround_s >= self.until_s:
             return None
         return self._make(now + self.turnaround_s, self.osl, sequence.slot)
 
+    def _settle(self, sequence: Sequence, now: float) -> None:
+        self._ended += 1
+        self._slots.add(sequence.slot)
+        every = len(self._slots) == self.concurrency or self.warm < self.concurrency
+        late = self._ended >= self.warm + _PATIENCE * self.concurrency
+        if (every and self._ended >= self.warm) or late:
+            self._settles = False
+            coming = sum(sent > now for sent in self._sent)  # the first of those that count
+            self.warm, self.left = self.next_id - coming, self._requests - coming
+            self.until_s = now + self._lasts_s
+
     def _make(self, sent_s: float, osl: int, slot: int) -> Sequence:
         self.left -= 1
         self.next_id += 1
+        if self._settles:
+            self._sent.append(sent_s)
         return Sequence(self.next_id - 1, sent_s, self.isl, osl, slot)
 
 

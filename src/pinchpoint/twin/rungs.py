@@ -77,6 +77,7 @@ def play(
             client.turnaround_ms * 1e-3,
             stagger=protocol.stagger,
             wave=0 if protocol.whole_rung else 1,
+            settle=not protocol.whole_rung,
         )
         runs.append(simulate(engine, step, load, seed, exchange=exchange))
     return measure(

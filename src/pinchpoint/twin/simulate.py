@@ -74,7 +74,8 @@ def _load(plan: Plan, rung: Rung, turnaround_s: float) -> Load:
         turnaround_s,
         stagger=plan.load.stagger and rung.warmup > 0,
         warm=rung.warmup,
-        until_s=float("inf") if rung.requests is not None else (rung.duration_s or 60.0) * 1.5,
+        settle=True,
+        lasts_s=float("inf") if rung.requests is not None else rung.duration_s or 60.0,
     )
 
 

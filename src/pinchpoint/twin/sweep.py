@@ -19,11 +19,11 @@ from pinchpoint.twin.engine import Simulation, simulate
 from pinchpoint.twin.ensemble import combine
 from pinchpoint.twin.instep import StepExchange, step_exchange
 from pinchpoint.twin.measure import gap_pool, measure, weighted_quantiles
-from pinchpoint.twin.model import Client, Engine, Member, Twin
+from pinchpoint.twin.model import Client, Engine, Member, Protocol, Twin
 from pinchpoint.twin.rungs import Rung
 from pinchpoint.twin.tradeoff import OVER, Over, Point, Sweep, Value, doubts_of, own_setting, words_of
 
-__all__ = ["parse_over", "sweep_twin"]
+__all__ = ["apart", "parse_over", "sweep_twin"]
 
 _DEFAULTS: dict[str, str] = {
     "token_budget": "512..32768",
@@ -64,6 +64,17 @@ def parse_over(text: str) -> tuple[Over, list[int]]:
             f"--over {text!r}: write {name}=LOW..HIGH or {name}=A,B,C with whole numbers from 1 up"
         )
     return name, numbers
+
+
+def apart(twin: Twin) -> Twin:
+    """The twin, its rungs measured as ``pinchpoint run`` does: slots end apart, rates are of the steady window."""
+    replace = msgspec.structs.replace
+
+    def steady(protocol: Protocol) -> Protocol:
+        return replace(protocol, whole_rung=False, stagger=True)
+
+    members = [replace(member, protocol=steady(member.protocol)) for member in twin.ensemble]
+    return replace(twin, ensemble=members, protocol=steady(twin.protocol))
 
 
 def _changed(member: Member, over: Over, number: int, own: Engine) -> Member | None:

@@ -135,6 +135,12 @@ def doubts_of(twin: Twin, over: Over) -> list[str]:
         out.append(
             "experts over fewer GPUs: their cost is scaled, the exchange is not; transfer of KV is free"
         )
+    if any(member.protocol.stagger for member in twin.members()):
+        out.append("slots end apart, as pinchpoint run drives them, and rates are of the steady window")
+    else:
+        out.append(
+            "slots begin and end together, as in the table: prompts wait for one another; --staggered plays them apart"
+        )
     if len(twin.members()) == 1:
         out.append("one setting only: the interval holds no doubt about policy, budget or ranks")
     return out
