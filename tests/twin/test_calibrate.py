@@ -123,6 +123,7 @@ def test_the_same_table_gives_the_same_twin(tmp_path):
         for _ in range(2)
     )
     assert first == second
+    assert {(m.engine.policy, m.engine.ranks) for m in first.ensemble} == {("chunked", 2)}  # no other was tried
 
 
 def test_an_exchange_table_that_does_not_say_how_large_its_messages_are(tmp_path):

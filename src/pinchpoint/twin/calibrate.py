@@ -52,9 +52,8 @@ def calibrate_rungs(
 
     targets, notes = targets_of(table)
     scale = scale_of(table, "steady" if steady else "whole")
-    hypotheses = hypotheses_for(targets, ranks)
     fitted = fit_all(
-        hypotheses,
+        hypotheses or hypotheses_for(targets, ranks),
         scale,
         targets,
         effort=effort,
