@@ -62,9 +62,14 @@ def deciding(twin: Twin, targets: Sequence[Target]) -> list[str]:
             if score > best[0]:
                 best = (
                     score,
-                    f"{metric} of {rung.label}{how}; the settings that fit say {low:.3g} to {high:.3g} (s, /s)",
+                    f"{metric} of {rung.label}{how}; the settings that fit say {_three(low)} to {_three(high)} "
+                    + ("tok/s" if metric in ("input_tok", "output_tok") else "s"),
                 )
     return [f"would decide: {best[1]}"] if best[1] else []
+
+
+def _three(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
 
 
 def _staggered(twin: Twin, targets: Sequence[Target]) -> list[tuple[Rung, Protocol | None, str]]:
