@@ -11,10 +11,10 @@ from pinchpoint.commands.terminal import show_findings
 from pinchpoint.plan.values import language
 from pinchpoint.record.folder import RunFolder
 
-__all__ = ["analyse"]
+__all__ = ["analyse_run"]
 
 
-def analyse(folder: Path | str) -> Findings:
+def analyse_run(folder: Path | str) -> Findings:
     """Findings of a run folder; also written to its ``findings.json``.
 
     Raises:
@@ -29,7 +29,7 @@ def analyse(folder: Path | str) -> Findings:
 def from_terminal(folder: Path, *, as_json: bool, lang: str | None = None) -> int:
     """``pinchpoint analyse``."""
     lang = None if lang is None else language(lang)
-    findings = analyse(folder)
+    findings = analyse_run(folder)
     show_findings(findings, folder, as_json=as_json, lang=lang)
     with RunFolder.open(folder) as record:
         return exit_code(record, findings)

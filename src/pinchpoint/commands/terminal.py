@@ -116,9 +116,12 @@ class Steps:
 
 
 def show_findings(
-    findings: Findings, folder: Path, *, as_json: bool = False, lang: str | None = None
+    findings: Findings, folder: Path, *, as_json: bool = False, lang: str | None = None, hidden: bool = False
 ) -> None:
-    """Print the summary, in the plan's language unless another is given, or the findings as JSON."""
+    """Print the summary, in the plan's language unless another is given, or the findings as JSON.
+
+    ``hidden``: without paths, and without what servers said.
+    """
     if as_json:
         print(msgspec.json.encode(findings).decode())
         return
@@ -126,8 +129,11 @@ def show_findings(
     page = folder / "report.html"
     failures: list[Failure] = []
     with RunFolder.open(folder) as record:
-        if any(reading.failed or reading.errors for reading in findings.rungs):
+        if not hidden and any(reading.failed or reading.errors for reading in findings.rungs):
             failures = read_failures(record)
         words = Words(lang or record.plan.lang)
+    if hidden:
+        print_summary(findings, console, words=words)
+        return
     drawn = page if page.exists() else None
     print_summary(findings, console, report=drawn, record=folder, failures=failures, words=words)

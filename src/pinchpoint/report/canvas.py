@@ -32,7 +32,10 @@ ROLES = {
     "sky": "#0a0b0a",
     "yellow": "#0a0b0b",
 }
-_FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'Noto Sans CJK KR', sans-serif"
+_FONT = (
+    "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'Apple SD Gothic Neo', 'Malgun Gothic', 'Noto Sans CJK KR', "
+    "sans-serif"
+)
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinchpoint import vocab
+from pinchpoint.report.english_money import MONEY
 from pinchpoint.report.english_scale import SCALE
 
 __all__ = ["ENGLISH"]
@@ -625,6 +626,7 @@ ENGLISH: dict[str, str] = {
     **_DRY_RUN,
     **_CHECK,
     **_TWIN,
+    **MONEY,
     **{f"hypothesis.{cause}": cause for cause in _HYPOTHESES},
     **_METRICS,
     **SCALE,
