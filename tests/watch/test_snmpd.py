@@ -13,6 +13,7 @@ import pytest
 
 from pinchpoint.errors import SourceError
 from pinchpoint.watch.snmp_source import SnmpSource
+from pinchpoint.watch.source import decoded
 from pinchpoint.watch.spec import read_spec
 
 USER = "?user=watcher&auth=SHA:env:AUTH&priv=AES:env:PRIV&port=lo"
@@ -67,7 +68,9 @@ def source(port, query):
 
 def octets(blocks):
     return next(
-        block.values for block in blocks if getattr(block, "columns", None) == ("in_octets", "out_octets")
+        block.values
+        for block in decoded(blocks)
+        if getattr(block, "columns", None) == ("in_octets", "out_octets")
     )
 
 
@@ -85,7 +88,7 @@ def test_counters_are_the_kernels(snmpd, query, monkeypatch):
         high = int(kernel.read_text())
         assert received == sent
         assert low <= received <= high
-        assert made.read()[0].entities == ("lo",)
+        assert decoded(made.read())[0].entities == ("lo",)
 
 
 def test_the_wrong_pass_phrase_is_said(snmpd, monkeypatch):

@@ -16,6 +16,7 @@ from pinchpoint.watch.node.blocks import Ports
 from pinchpoint.watch.open import sources_of
 from pinchpoint.watch.orders import EntityFacts, Found
 from pinchpoint.watch.reading import Changes, found_of
+from pinchpoint.watch.source import decoded
 from pinchpoint.watch.sources import SOURCES
 from pinchpoint.watch.spec import SCHEMES, Spec
 
@@ -93,8 +94,9 @@ def _probe(spec: Spec, seconds: float) -> SourceReport:
         while time.monotonic() < end:
             before = time.thread_time_ns()
             begun = now_ns()
-            blocks = source.read()
+            answers = source.read()
             span += now_ns() - begun
+            blocks = decoded(answers)
             cpu += time.thread_time_ns() - before
             if blocks:
                 times.append(begun if not source.streams else blocks[0].t_resp_ns)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from pinchpoint.errors import PinchpointError
+from pinchpoint.errors import PinchpointError, SourceError
 from pinchpoint.units import MILLISECOND, SECOND, now_ns, period_of
 from pinchpoint.watch.node.blocks import Block, Entity, Opened, Ports
 from pinchpoint.watch.orders import EntityFacts, Found, Status
 from pinchpoint.watch.rows import row_count
-from pinchpoint.watch.source import Source
+from pinchpoint.watch.source import Answer, Source
 from pinchpoint.watch.spec import Spec
 
 __all__ = ["FAST_HZ", "Changes", "Reader", "found_of", "set_realtime"]
@@ -24,6 +25,7 @@ __all__ = ["FAST_HZ", "Changes", "Reader", "found_of", "set_realtime"]
 FAST_HZ = 50.0  # above this a source gets a process of its own and real-time priority
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _PRIORITY = 5
+_BATCH = 32  # answers that are worth the caches that taking them apart has to fill
 _HELD_ROWS = 1_000_000  # a writer that never comes costs rows, not memory
 
 
@@ -35,8 +37,8 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, ...], list[int | None]] = {}
-        self._changed_ns: dict[tuple[str, ...], int] = {}
+        # Per question: the values last seen, and when they changed (None: not yet).
+        self._last: dict[tuple[str, ...], tuple[list[int | None], int | None]] = {}
         self._gaps: deque[int] = deque(maxlen=2048)
 
     def add(self, block: Block) -> None:
@@ -45,20 +47,36 @@ class Changes:
             return
         width = len(block.columns)
         now = block.values if width == 2 else [v for at, v in enumerate(block.values) if at % width < 2]
-        before = self._last.get(block.entities)
+        before, changed_ns = self._last.get(block.entities, (None, None))
         if before == now:
             return
-        self._last[block.entities] = now
-        if before is not None:
-            t_ns = block.source_ns if block.source_ns is not None else block.t_resp_ns
-            if block.entities in self._changed_ns:
-                self._gaps.append(t_ns - self._changed_ns[block.entities])
-            self._changed_ns[block.entities] = t_ns
+        t_ns = block.source_ns if block.source_ns is not None else block.t_resp_ns
+        if changed_ns is not None:
+            self._gaps.append(t_ns - changed_ns)
+        self._last[block.entities] = now, None if before is None else t_ns
 
     def refresh_ns(self) -> int | None:
         """Time between changes; None below four of them."""
         period = period_of(self._gaps)
         return None if period is None else round(period)
+
+
+class _Bell:
+    """A wait that other threads can end. One lock: an Event makes a new one for each wait, which was half of all that a
+    poll cost."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """End the wait under way, or the next one."""
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it rang before the time was over."""
+        return self._lock.acquire(timeout=seconds)
 
 
 class Reader:
@@ -75,15 +93,18 @@ class Reader:
         self._tell = tell
         self._realtime = realtime
         self._lock = threading.Lock()
-        self._blocks: list[Block] = []
+        self._fresh: list[Block | Answer] = []  # as they were read
+        self._blocks: list[Block] = []  # taken apart
         self._held = 0
-        self._wake = threading.Event()
+        self._unreadable: list[str] = []  # answers that turned out to be none
+        self._wake = _Bell()
         self._stop = False
         self._marked_ns = self._read_ns = 0
         self._changes = Changes()
         self._tally = Status(spec.label, "opening")
         self._reads = self._rows = self._lost = self._missed = 0
-        self._cpu_ns = self._span_ns = self._first_ns = self._last_ns = self._worst_ns = 0
+        self._cpu_ns = self._settling_ns = self._settled_reads = 0
+        self._span_ns = self._first_ns = self._last_ns = self._worst_ns = 0
         self._late: deque[int] = deque(maxlen=64)
         self._thread = threading.Thread(target=self._run, daemon=True, name=spec.label)
 
@@ -94,7 +115,7 @@ class Reader:
     def stop(self) -> None:
         """Read once more, then end; see :meth:`join`."""
         self._stop = True
-        self._wake.set()
+        self._wake.ring()
 
     def join(self, timeout_s: float) -> bool:
         """Whether the thread ended in time."""
@@ -104,7 +125,7 @@ class Reader:
     def mark(self, t_ns: int) -> None:
         """Read at once, or as soon as the read under way is over."""
         self._marked_ns = t_ns
-        self._wake.set()
+        self._wake.ring()
 
     def has_read_since(self, t_ns: int) -> bool | None:
         """Whether a read was begun at or after ``t_ns``; None while the source is down."""
@@ -112,28 +133,57 @@ class Reader:
 
     def take(self) -> list[Block]:
         """The blocks since the last call."""
+        self._settle()
         with self._lock:
-            blocks, self._blocks, self._held = self._blocks, [], 0
+            blocks, self._blocks = self._blocks, []
+            self._held = 0  # what came meanwhile is little
         return blocks
 
     def status(self, lost_rows: int = 0) -> Status:
         """How it does."""
+        if len(self._fresh) >= _BATCH or self._changes.refresh_ns() is None:
+            self._settle()
         reads = self._reads
         span = self._last_ns - self._first_ns
         refresh = self._changes.refresh_ns()
         return msgspec.structs.replace(
             self._tally,
             reads=reads,
+            failures=self._tally.failures + len(self._unreadable),
+            message=self._tally.message or (self._unreadable[-1] if self._unreadable else ""),
             missed=self._missed,
             rows=self._rows,
             lost_rows=self._lost + lost_rows,
             hz=(reads - 1) * SECOND / span if reads > 1 and span else None,
-            cpu_us=self._cpu_ns / reads / 1000 if reads else None,
+            cpu_us=None if not reads else self._cpu_us(),
             read_ms=self._span_ns / reads / MILLISECOND if reads else None,
             read_max_ms=self._worst_ns / MILLISECOND if reads else None,
             late_ms=max(self._late, default=0) / MILLISECOND if reads else None,
             refresh_ms=None if refresh is None else refresh / MILLISECOND,
         )
+
+    def _cpu_us(self) -> float:
+        reading = self._cpu_ns / self._reads
+        settling = self._settling_ns / self._settled_reads if self._settled_reads else 0.0
+        return (reading + settling) / 1000
+
+    def _settle(self) -> None:
+        """Take answers apart, in batches and on the thread that writes: a poll is then a question and its answer, and the
+        work is done where caches are warm."""
+        with self._lock:
+            fresh, self._fresh = self._fresh, []
+            reads = self._reads
+        cpu = time.thread_time_ns()
+        for each in fresh:
+            try:
+                block = each.decode() if isinstance(each, Answer) else each
+            except SourceError as failure:
+                self._unreadable.append(str(failure))
+                continue
+            self._changes.add(block)
+            self._blocks.append(block)
+        self._settling_ns += time.thread_time_ns() - cpu
+        self._settled_reads = reads
 
     # -- on the thread ------------------------------------------------------------------------------------------
 
@@ -172,14 +222,12 @@ class Reader:
         end = time.monotonic() + seconds
         while not self._stop and (left := end - time.monotonic()) > 0:
             self._wake.wait(left)
-            if not self._stop:
-                self._wake.clear()
         return self._stop
 
     def _stream(self) -> None:
         while not self._stop:
             self._read_once()
-            self._wake.clear()
+            self._wake.wait(0)
 
     def _poll(self) -> None:
         period = round(SECOND / self.spec.hz)
@@ -204,17 +252,12 @@ class Reader:
         if period <= 50 * MILLISECOND:
             time.sleep(left / SECOND)
             return False
-        if not self._wake.wait(left / SECOND):
-            return False
-        self._wake.clear()
-        return not self._stop
+        return self._wake.wait(left / SECOND) and not self._stop
 
     def _read_once(self) -> None:
         cpu = time.thread_time_ns()
         begun = now_ns()
         blocks = self._source.read()
-        for block in blocks:
-            self._changes.add(block)
         ended = now_ns()
         self._cpu_ns += time.thread_time_ns() - cpu
         if blocks or not self._source.streams:
@@ -222,16 +265,18 @@ class Reader:
             self._worst_ns = max(self._worst_ns, ended - begun)
             self._first_ns = self._first_ns or begun
             self._last_ns = begun
-            self._reads += 1
         self._keep(blocks)
+        self._reads += bool(blocks) or not self._source.streams
         self._read_ns = begun
 
-    def _keep(self, blocks: list[Block]) -> None:
-        count = sum(row_count(block) for block in blocks)
+    def _keep(self, blocks: Sequence[Block | Answer]) -> None:
+        count = 0
+        for block in blocks:
+            count += block.rows if isinstance(block, Answer) else row_count(block)
         with self._lock:
             full = self._held + count > _HELD_ROWS
             if not full:
-                self._blocks += blocks
+                self._fresh += blocks
                 self._held += count
         if full:
             self._lost += count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,6 +27,9 @@ class Counters(Protocol):
 
     def ask(self) -> list[int | None]:
         """The numbers, in the order asked for."""
+
+    def answer(self) -> Callable[[], list[int | None]]:
+        """Ask now; calling what is returned takes the answer apart."""
 
 
 class Agent(Protocol):
@@ -59,7 +63,10 @@ class V2cAgent:
         self._where = f"{host}:{port}"
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
         self._socket.connect(address)
-        self._socket.settimeout(TIMEOUT_S)
+        # The kernel's own time limit: Python's would be one more system call for each answer.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(TIMEOUT_S), 0))
+        self._buffer = bytearray(LARGEST_PDU)
+        self._view = memoryview(self._buffer)
 
     def get(self, oids: Sequence[str]) -> list[snmp.Value]:
         response = self._exchange(lambda number: snmp.get_request(self._community, number, list(oids)))
@@ -91,6 +98,10 @@ class V2cAgent:
     def close(self) -> None:
         self._socket.close()
 
+    def _receive(self) -> bytes:
+        """One datagram; raises BlockingIOError where none comes in time."""
+        return self._view[: self._socket.recv_into(self._buffer)].tobytes()
+
     def _bulk(self, oid: str, number: int) -> bytes:
         return snmp.get_bulk(self._community, number, oid, REPETITIONS)
 
@@ -100,10 +111,10 @@ class V2cAgent:
             self._socket.send(message(self._id))
             try:
                 while True:
-                    response = snmp.read_response(self._socket.recv(LARGEST_PDU))
+                    response = snmp.read_response(self._receive())
                     if response.request_id == self._id:
                         return response
-            except TimeoutError:
+            except BlockingIOError:
                 continue
             except ConnectionRefusedError:
                 raise SourceError(f"{self._where}: nothing listens there") from None
@@ -119,20 +130,36 @@ class _V2cCounters:
         self._get = snmp.FixedGet(agent._community, oids)
 
     def ask(self) -> list[int | None]:
-        agent = self._agent
+        return self.answer()()
+
+    def answer(self) -> Callable[[], list[int | None]]:
+        agent, get = self._agent, self._get
         for _ in range(TRIES):
             number = agent._id = (agent._id + 1) & 0x7FFFFFFF
-            agent._socket.send(self._get.request(number))
+            agent._socket.send(get.request(number))
             try:
                 while True:
-                    values = self._get.numbers(agent._socket.recv(LARGEST_PDU), number)
+                    data = agent._view[: agent._socket.recv_into(agent._buffer)].tobytes()
+                    if get.resembles(data, number):
+                        return partial(self._read, data, number)
+                    values = get.numbers(data, number)
                     if values is not None:
-                        return values
-            except TimeoutError:
+                        return partial(_same, values)
+            except BlockingIOError:
                 continue
             except ConnectionRefusedError:
                 raise SourceError(f"{agent._where}: nothing listens there") from None
         raise SourceError(f"{agent._where} does not answer within {TIMEOUT_S:g} s")
+
+    def _read(self, data: bytes, number: int) -> list[int | None]:
+        values = self._get.numbers(data, number)
+        if values is None:
+            raise SourceError(f"{self._agent._where}: not an answer to what was asked")
+        return values
+
+
+def _same(values: list[int | None]) -> list[int | None]:
+    return values
 
 
 def _after(name: str, before: str) -> bool:
@@ -209,6 +236,9 @@ class _V3Counters:
 
     def ask(self) -> list[int | None]:
         return [value if isinstance(value, int) else None for value in self._agent.get(self._oids)]
+
+    def answer(self) -> Callable[[], list[int | None]]:
+        return partial(_same, self.ask())
 
 
 def _key(spec: Spec, name: str, kinds: dict[str, str], keys: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pinchpoint.errors import SourceError
@@ -10,6 +11,7 @@ from pinchpoint.units import SECOND, now_ns
 from pinchpoint.watch.local import settled
 from pinchpoint.watch.node.blocks import Block, Entity, Key, Opened, Ports, Values
 from pinchpoint.watch.snmp_agent import Agent, Counters, agent_of
+from pinchpoint.watch.source import Answer
 from pinchpoint.watch.spec import Spec
 from pinchpoint.wire.snmp import Value
 
@@ -41,6 +43,7 @@ KINDS = {161: "lag", 54: "lag", 135: "sub", 136: "sub", 53: "sub", 24: "loopback
 SPEED_CEILING = 4294967295
 SLOW_NS = 2 * SECOND
 MOST_BINDINGS, FEWEST_BINDINGS = 256, 8
+OCTETS = ("in_octets", "out_octets")
 SLOW_COLUMNS = ("in_packets", "out_packets", "in_discards", "out_discards")
 
 
@@ -62,7 +65,10 @@ class SnmpSource:
         self._slow: list[tuple[tuple[Key, ...], Counters]] = []
         self._rest: list[tuple[tuple[str, ...], Counters]] = []
         self._slow_due = 0
+        self._numbering: Counters | None = None
         self._identity: list[int | None] = []
+        self._rows: list[int] = []
+        self._row_keys: tuple[Key, ...] = ()
 
     def open(self) -> Opened:
         """Find the ports and settle how many of them fit into one question."""
@@ -78,21 +84,26 @@ class SnmpSource:
             cannot.append("pause frames: the agent serves no EtherLike-MIB rows")
         cannot.append("ECN marks and queue depths have no common MIB; gNMI has them")
         self._slow_due = 0
+        self._numbering = agent.counters([UPTIME, IF_NUMBER, IF_LAST_CHANGE])
         self._identity = []
+        self._rows = [int(port.row) for port in self._ports]
+        self._row_keys = (
+            Key("agent", "uptime", "s", False),
+            *(Key(port.entity.name, "if_index", "", False) for port in self._ports),
+        )
         facts = {"ports_per_question": size // 2, "questions": len(self._octets)}
         return Opened([port.entity for port in self._ports], notes, facts, cannot)
 
-    def read(self) -> list[Block]:
+    def read(self) -> list[Block | Answer]:
         """Octets now; identity, packets, discards and pauses when they are due."""
-        blocks: list[Block] = []
+        begun = now_ns()
+        answers: list[Block | Answer] = []
         for entities, counters in self._octets:
-            begun = now_ns()
-            values = counters.ask()
-            blocks.append(Ports(begun, now_ns(), None, entities, ("in_octets", "out_octets"), values))
-        if blocks and blocks[0].t_req_ns >= self._slow_due:
-            self._slow_due = blocks[0].t_req_ns + SLOW_NS
-            blocks += self._read_slow()
-        return blocks
+            answers.append(_asked(counters, len(entities), partial(_ports, entities, OCTETS)))
+        if begun >= self._slow_due:
+            self._slow_due = begun + SLOW_NS
+            answers += self._read_slow()
+        return answers
 
     def close(self) -> None:
         """Close the socket."""
@@ -100,32 +111,23 @@ class SnmpSource:
             self._agent.close()
             self._agent = None
 
-    def _read_slow(self) -> list[Block]:
-        assert self._agent is not None
+    def _read_slow(self) -> list[Block | Answer]:
+        assert self._numbering is not None
         begun = now_ns()
         # Port names are asked again by their index: a port that was made anew has another one.
-        told = self._agent.get([UPTIME, IF_NUMBER, IF_LAST_CHANGE])
-        identity = [value if isinstance(value, int) else None for value in told[1:]]
+        uptime, *identity = self._numbering.ask()
         if self._identity and identity != self._identity:
             raise SourceError(f"{self._spec.label}: its ports have changed; looking again")
         self._identity = identity
-        uptime = told[0] if isinstance(told[0], int) else None
-        keys = (
-            Key("agent", "uptime", "s", False),
-            *(Key(port.entity.name, "if_index", "", False) for port in self._ports),
-        )
-        values: list[float | int | None] = [None if uptime is None else uptime / 100]
-        values += [int(port.row) for port in self._ports]
-        blocks: list[Block] = [Values(begun, now_ns(), None, keys, values)]
-        for entities, counters in self._rest:
-            begun = now_ns()
-            numbers = counters.ask()
-            blocks.append(Ports(begun, now_ns(), None, entities, SLOW_COLUMNS, numbers))
-        for names, counters in self._slow:
-            begun = now_ns()
-            numbers = counters.ask()
-            blocks.append(Values(begun, now_ns(), None, names, list(numbers)))
-        return blocks
+        rows: list[float | int | None] = [None if uptime is None else uptime / 100, *self._rows]
+        answers: list[Block | Answer] = [Values(begun, now_ns(), None, self._row_keys, rows)]
+        answers += [
+            _asked(counters, len(entities), partial(_ports, entities, SLOW_COLUMNS))
+            for entities, counters in self._rest
+        ]
+        return answers + [
+            _asked(counters, len(keys), partial(_values, keys)) for keys, counters in self._slow
+        ]
 
     def _compose(self, agent: Agent) -> int:
         """Questions for octets; returns how many bindings the agent answers at once."""
@@ -133,11 +135,7 @@ class SnmpSource:
         while True:
             try:
                 self._octets = [
-                    (
-                        tuple(port.entity.name for port in part),
-                        agent.counters([oid for port in part for oid in _octet_oids(port)]),
-                    )
-                    for part in _parts(self._ports, size // 2)
+                    _question(agent, part, _octet_oids) for part in _parts(self._ports, size // 2)
                 ]
                 for _, counters in self._octets:
                     counters.ask()
@@ -148,14 +146,7 @@ class SnmpSource:
                     raise
 
     def _compose_slow(self, agent: Agent, size: int) -> set[str]:
-        columns = (IN_PACKETS, OUT_PACKETS, IN_DISCARDS, OUT_DISCARDS)
-        self._rest = [
-            (
-                tuple(port.entity.name for port in part),
-                agent.counters([f"{column}.{port.row}" for port in part for column in columns]),
-            )
-            for part in _parts(self._ports, max(1, size // 4))
-        ]
+        self._rest = [_question(agent, part, _slow_oids) for part in _parts(self._ports, max(1, size // 4))]
         names = {port.row: port.entity.name for port in self._ports}
         found: list[tuple[Key, str]] = [
             (Key(port.entity.name, "discontinuity", "ticks", False), f"{DISCONTINUITY}.{port.row}")
@@ -177,6 +168,31 @@ class SnmpSource:
             for part in _parts(found, size)
         ]
         return {key.metric for key, _ in found}
+
+
+def _question(
+    agent: Agent, ports: Sequence[_Port], oids: Callable[[_Port], tuple[str, ...]]
+) -> tuple[tuple[str, ...], Counters]:
+    names = tuple(port.entity.name for port in ports)
+    return names, agent.counters([oid for port in ports for oid in oids(port)])
+
+
+def _asked(counters: Counters, rows: int, block: Callable[[int, int, list[int | None]], Block]) -> Answer:
+    """One question, asked; the answer is taken apart later."""
+    begun = now_ns()
+    numbers = counters.answer()
+    ended = now_ns()
+    return Answer(rows, lambda: block(begun, ended, numbers()))
+
+
+def _ports(
+    entities: tuple[str, ...], columns: tuple[str, ...], begun: int, ended: int, numbers: list[int | None]
+) -> Block:
+    return Ports(begun, ended, None, entities, columns, numbers)
+
+
+def _values(keys: tuple[Key, ...], begun: int, ended: int, numbers: list[int | None]) -> Block:
+    return Values(begun, ended, None, keys, list(numbers))
 
 
 def port_speed(if_speed: int | None, if_high_speed: int | None) -> tuple[float | None, str]:
@@ -245,6 +261,10 @@ def _octet_oids(port: _Port) -> tuple[str, str]:
     if port.entity.width == 64:
         return f"{IN_64}.{port.row}", f"{OUT_64}.{port.row}"
     return f"{IN_32}.{port.row}", f"{OUT_32}.{port.row}"
+
+
+def _slow_oids(port: _Port) -> tuple[str, ...]:
+    return tuple(f"{column}.{port.row}" for column in (IN_PACKETS, OUT_PACKETS, IN_DISCARDS, OUT_DISCARDS))
 
 
 def _parts(items: Sequence[_T], size: int) -> list[Sequence[_T]]:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from pinchpoint.watch.node.blocks import Block, Opened
 
-__all__ = ["STREAM_WAIT_S", "Source"]
+__all__ = ["STREAM_WAIT_S", "Answer", "Source", "decoded"]
 
 STREAM_WAIT_S = 0.5  # a stream's read returns after so long, with or without news
+
+
+class Answer(msgspec.Struct, gc=False):
+    """What a device sent, not taken apart yet: that can wait, the next question cannot."""
+
+    rows: int  # that it will become
+    decode: Callable[[], Block]  # raises SourceError where the answer turns out to be none
+
+
+def decoded(answers: Iterable[Block | Answer]) -> list[Block]:
+    """Take apart what has not been.
+
+    Raises:
+        SourceError: an answer is none.
+    """
+    return [each.decode() if isinstance(each, Answer) else each for each in answers]
 
 
 class Source(Protocol):
@@ -23,7 +42,7 @@ class Source(Protocol):
     def open(self) -> Opened:
         """Connect and discover."""
 
-    def read(self) -> list[Block]:
+    def read(self) -> Sequence[Block | Answer]:
         """One read, or what came since the last."""
 
     def close(self) -> None:

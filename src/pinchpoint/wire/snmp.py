@@ -7,6 +7,7 @@ and touches only what can have changed, for a switch of 64 ports is asked a hund
 from __future__ import annotations
 
 import struct
+from operator import and_
 from typing import NamedTuple
 
 from pinchpoint.errors import SourceError
@@ -29,6 +30,7 @@ GET, RESPONSE, BULK = 0xA0, 0xA2, 0xA5
 TOO_BIG = 1
 _NUMBERS = frozenset({COUNTER32, GAUGE32, TICKS, COUNTER64})
 _ERRORS = ("no error", "too big", "no such name", "bad value", "read only", "general error", "no access")
+_NUMBER = struct.Struct(">i")
 _VERSION_2C = b"\x02\x01\x01"
 
 Value = (
@@ -176,12 +178,23 @@ class FixedGet:
         self._names = [encode_oid(oid) for oid in oids]
         first = get_request(community, 0x5A5A5A5A, oids)
         place = first.index(b"\x02\x04\x5a\x5a\x5a\x5a") + 2
-        self._before, self._after = first[:place], first[place + 4 :]
+        self._question, self._number_at = bytearray(first), place
         self._layout: _Layout | None = None
 
-    def request(self, request_id: int) -> bytes:
-        """The question under another number."""
-        return self._before + struct.pack(">i", request_id) + self._after
+    def request(self, request_id: int) -> bytearray:
+        """The question under another number; the same buffer each time."""
+        _NUMBER.pack_into(self._question, self._number_at, request_id)
+        return self._question
+
+    def resembles(self, data: bytes, request_id: int) -> bool:
+        """Whether this is, as far as its size and its number tell, an answer like the last one that was read: it may be
+        kept as it is and read when there is time."""
+        layout = self._layout
+        return (
+            layout is not None
+            and len(data) == layout.size
+            and _NUMBER.unpack_from(data, layout.id_at)[0] == request_id
+        )
 
     def numbers(self, data: bytes, request_id: int) -> list[int | None] | None:
         """The values in the order asked for; None within for what is no number or is not there.
@@ -191,13 +204,10 @@ class FixedGet:
         layout = self._layout
         if (
             layout is not None
-            and len(data) == layout.size
-            and data[layout.id_at : layout.id_at + 4] == struct.pack(">i", request_id)
+            and self.resembles(data, request_id)
             and int.from_bytes(data, "big") & layout.mask == layout.fixed
         ):
-            return [
-                value & mask for value, mask in zip(layout.values.unpack(data), layout.masks, strict=True)
-            ]
+            return list(map(and_, layout.values.unpack(data), layout.masks))
         try:
             return self._read(data, request_id)
         except (IndexError, ValueError) as failure:
