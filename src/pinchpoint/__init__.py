@@ -6,7 +6,8 @@ Each command is a function that returns values::
 
     plan = pinchpoint.read_plan(flags={"url": ["http://127.0.0.1:8000"], "profiles": "mixed"})
     result = pinchpoint.run(plan)
-    print(result.findings.verdict.sentence)
+    run = pinchpoint.open_run(result.folder)
+    print(run.findings.verdict.sentence)
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ _EXPORTS = {
     "Plan": "pinchpoint.plan.model",
     "Profile": "pinchpoint.plan.model",
     "RunFolder": "pinchpoint.record.folder",
+    "Run": "pinchpoint.commands.notebook",
+    "open_run": "pinchpoint.commands.notebook",
     "PinchpointError": "pinchpoint.errors",
     "run": "pinchpoint.commands.run",
     "resume": "pinchpoint.commands.run",

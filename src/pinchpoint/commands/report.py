@@ -39,7 +39,7 @@ FORMS: dict[str, tuple[str, str]] = {
 
 def report_run(
     folder: Path | str,
-    output: Path | None = None,
+    output: Path | str | None = None,
     form: str = "html",
     lang: str | None = None,
     *,
@@ -109,7 +109,7 @@ def _asked(plan: Plan, gpus: int | None, goodput: str | Sequence[str] | None) ->
 def _draw(
     record: RunFolder,
     findings: Findings,
-    output: Path | None,
+    output: Path | str | None,
     form: str,
     words: Words,
     money: Money | None,
@@ -129,7 +129,7 @@ def _draw(
     if str(output) == "-":
         sys.stdout.write(text)
         return None
-    path = output or record.path / FORMS[form][money is not None]
+    path = Path(output or record.path / FORMS[form][money is not None])
     write_bytes(path, text.encode())
     return path
 

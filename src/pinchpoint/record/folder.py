@@ -301,6 +301,19 @@ class RunFolder:
                 f"{self.path}: a file of the record is damaged: {failure}; bring back a copy of it"
             ) from failure
 
+    def relation(self, sql: str, parameters: Iterable[Any] = ()) -> duckdb.DuckDBPyRelation:
+        """The same as what Arrow, Polars and pandas take: it speaks ``__arrow_c_stream__``, and is read when asked.
+
+        Holds as long as the folder is not closed.
+
+        Raises:
+            RecordError: the query is none, or a file of the run is damaged.
+        """
+        try:
+            return self._connect().sql(sql, params=list(parameters))
+        except duckdb.Error as failure:
+            raise RecordError(f"{self.path}: {failure}") from failure
+
     def _connect(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             self._connection = duckdb.connect()

@@ -7,10 +7,11 @@ import io
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.record.folder import RunFolder
@@ -25,7 +26,7 @@ from pinchpoint.report.said import doubts
 from pinchpoint.report.terminal import advice_lines
 from pinchpoint.report.words import Words
 
-__all__ = ["csv_columns", "markdown_grid", "to_csv", "to_markdown"]
+__all__ = ["csv_columns", "markdown_grid", "rung_columns", "to_csv", "to_markdown"]
 
 # -- CSV --------------------------------------------------------------------------------------------------------------
 
@@ -48,6 +49,25 @@ def to_csv(findings: Findings) -> str:
         plain = msgspec.to_builtins(reading)
         writer.writerow([_csv_cell(_under(plain, key)) for key in columns])
     return text.getvalue()
+
+
+def rung_columns(readings: Sequence[RungReading]) -> dict[str, np.ndarray]:
+    """The same columns as arrays: numbers as float64 (NaN where refused), whole numbers where none is refused as int64."""
+    plain = [msgspec.to_builtins(reading) for reading in readings]
+    return {key: _array([_under(row, key) for row in plain]) for key in csv_columns()}
+
+
+def _array(values: list[Any]) -> np.ndarray:
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, bool) for value in known):
+        return np.array(values, dtype=bool if len(known) == len(values) else object)
+    if known and all(isinstance(value, int) for value in known) and len(known) == len(values):
+        return np.array(values, dtype=np.int64)
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
 
 
 def _keys(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
