@@ -29,6 +29,7 @@ def job(place, **more) -> Job:
         "chat": False,
         "extra": {"ignore_eos": True, "min_tokens": 8},
         "prompts": ["able also", "area away"],
+        "lengths": [7, 9],
     }
     return Job(url="http://h:8000", model="m", concurrency=2, requests=2, isl=2, osl=8, tokenizer=str(place), place=place,
                **(given | more))  # fmt: skip
@@ -105,9 +106,19 @@ def test_sglang_is_a_module_of_its_python(place):
     assert PEERS["sglang"].command("/x/wrapper", job(place))[:2] == ["/x/wrapper", "--backend"]
 
 
-def test_sglangs_own_warm_up_must_not_be_contradicted(place):
-    line = PEERS["sglang"].command("sglang", job(place))
-    assert json.loads(line[line.index("--extra-request-body") + 1]) == {"ignore_eos": True}
+def test_each_answer_has_its_own_length(place):
+    """In each tool's own words; SGLang takes it from an answer given in its data."""
+    for tool, read in {
+        "aiperf": lambda row: row["output_length"],
+        "guidellm": lambda row: row["output_tokens_count"],
+        "vllm": lambda row: row["output_tokens"],
+        "sglang": lambda row: len(row["conversations"][1]["content"].split()),
+    }.items():
+        PEERS[tool].command(tool, job(place))
+        assert [read(json.loads(line)) for line in (place / "prompts.jsonl").read_text().splitlines()] == [
+            7,
+            9,
+        ], tool
 
 
 def test_vllm_is_told_once_not_to_stop(place):

@@ -20,6 +20,7 @@ from pinchpoint.drive.wordlist_tokenizer import write_tokenizer
 from pinchpoint.errors import PinchpointError, PlanError, RecordError, TableError
 from pinchpoint.plan.model import DEFAULT_LADDER, Plan, Profile, Rung
 from pinchpoint.plan.prompts import Prompts
+from pinchpoint.plan.spread import spread_osl
 from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.record.imports.read import read_results
@@ -32,6 +33,7 @@ FILE = "crosscheck.json"
 SCHEMA = 1
 CONCURRENCY = 8
 PER_SLOT = 6  # requests
+SPREAD = 0.25  # of OSL
 _LEAST_LIMIT_S = 600.0  # a peer's start alone may take a minute
 _TIMES_OURS = 4.0
 
@@ -124,7 +126,7 @@ def _one_load(plan: Plan) -> Plan:
     slots = levels[0]
     load = msgspec.structs.replace(
         plan.load, request_count=plan.load.request_count or PER_SLOT * slots, duration_s=None, warmup_request_count=0,
-        stagger=False, num_runs=1,
+        stagger=False, num_runs=1, osl_spread=SPREAD,
     )  # fmt: skip
     return msgspec.structs.replace(
         plan, profiles=(mixed[0],), concurrency=(slots,), auto=False, load=load, watch=("none",), seed=None
@@ -133,7 +135,10 @@ def _one_load(plan: Plan) -> Plan:
 
 def _load_words(plan: Plan) -> str:
     profile: Profile = plan.profiles[0]
-    return f"{profile.name} {profile.shape} at concurrency {plan.concurrency[0]}, {plan.load.request_count} requests"
+    return (
+        f"{profile.name} {profile.shape} (answers ± {SPREAD:.0%}) at concurrency {plan.concurrency[0]}, "
+        f"{plan.load.request_count} requests"
+    )
 
 
 def _ours(plan: Plan, path: Path, probed: Probed, onlooker: Onlooker | None) -> Run:
@@ -156,7 +161,8 @@ def _theirs(
     job = Job(
         url=plan.endpoint.urls[0], model=probed.model or "", chat=dialect.api == "chat", concurrency=slots,
         requests=requests, isl=profile.isl, osl=profile.osl, prompts=_prompts(dialect, profile, slots, requests),
-        tokenizer=tokenizer, place=place.absolute(), extra=_extra(dialect, plan, profile.osl),
+        lengths=[spread_osl(profile.osl, plan.load.osl_spread, i) for i in range(requests)],
+        tokenizer=tokenizer, place=place.absolute(), extra=_extra(dialect, plan),
     )  # fmt: skip
     ran = run_peer(tool, program, job, look_up(plan.endpoint).headers, _limit_s(before))
     if ran.code != 0:
@@ -180,12 +186,11 @@ def _prompts(dialect: Dialect, profile: Profile, slots: int, requests: int) -> l
     return [msgspec.json.decode(drawn.prompt(i), type=str) for i in range(requests)]
 
 
-def _extra(dialect: Dialect, plan: Plan, osl: int) -> dict[str, Any]:
+def _extra(dialect: Dialect, plan: Plan) -> dict[str, Any]:
+    """No min_tokens, for each answer has its own length."""
     extra = {k: v for k, v in plan.endpoint.extra_body.items() if isinstance(v, (str, int, float, bool))}
     if "ignore_eos" in dialect.accepts:
         extra["ignore_eos"] = True
-    if "min_tokens" in dialect.accepts:
-        extra["min_tokens"] = osl
     return extra
 
 

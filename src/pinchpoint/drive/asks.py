@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pinchpoint.drive.orders import Assignment, Prepare
 from pinchpoint.drive.pool import Ask
 from pinchpoint.plan.prompts import Prompts
+from pinchpoint.plan.spread import spread_osl
 from pinchpoint.wire.address import read_address
 from pinchpoint.wire.dialect import BodyFrame
 from pinchpoint.wire.http1 import RequestHead
@@ -32,6 +33,7 @@ class Asks:
         # A run that goes on after an interruption must not send again what a server's cache may still hold.
         seed = (plan.seed or 0) + assignment.salt * 0x9E3779B97F4A7C15
         self._profile = rung.profile
+        self._spread = plan.load.osl_spread
         self._prompts = Prompts(dialect, seed, rung, longest)
         self._frame = BodyFrame(dialect, endpoint.model or "", endpoint.extra_body)
         self._heads = []
@@ -51,8 +53,9 @@ class Asks:
     ) -> Ask:
         """The next request, to ``endpoint``; lengths are the profile's unless given."""
         isl = self._profile.isl if isl is None else isl
-        osl = self._profile.osl if osl is None else osl
         ordinal = self._next
+        if osl is None:
+            osl = spread_osl(self._profile.osl, self._spread, ordinal) if self._spread else self._profile.osl
         self._next += 1
         prompt = self._prompts.prompt(ordinal, isl, hash_ids)
         request = self._heads[endpoint].bytes(self._frame.body(prompt, osl))

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from pinchpoint.errors import PlanError
+from pinchpoint.plan.words import WORDS
 
 __all__ = ["PEERS", "Job", "Peer", "Ran", "find_program", "run_peer"]
 
@@ -40,6 +42,7 @@ class Job(msgspec.Struct, frozen=True):
     isl: int
     osl: int
     prompts: list[str]  # one per request, of ISL tokens by the server's count
+    lengths: list[int]  # of the answers, one per request, ``osl`` on average
     tokenizer: str
     place: Path  # a folder of its own, which is there
     extra: dict[str, str | int | float | bool] = {}  # body fields
@@ -70,9 +73,10 @@ class Ran(NamedTuple):
     said: str  # its last words
 
 
-def _lines(job: Job, of: Callable[[str], dict[str, object]]) -> str:
+def _lines(job: Job, of: Callable[[str, int], dict[str, object]]) -> str:
     path = job.place / _PROMPTS
-    path.write_text("".join(json.dumps(of(prompt)) + "\n" for prompt in job.prompts))
+    rows = zip(job.prompts, job.lengths, strict=True)
+    path.write_text("".join(json.dumps(of(prompt, osl)) + "\n" for prompt, osl in rows))
     return str(path)
 
 
@@ -82,7 +86,7 @@ def _aiperf(program: str, job: Job) -> list[str]:
         program, "profile", "--model", job.model, "--url", job.url,
         "--endpoint-type", "chat" if job.chat else "completions", "--streaming",
         "--concurrency", str(job.concurrency), "--request-count", str(job.requests),
-        "--input-file", _lines(job, lambda prompt: {"text_input": prompt, "output_length": job.osl}),
+        "--input-file", _lines(job, lambda prompt, osl: {"text_input": prompt, "output_length": osl}),
         "--custom-dataset-type", "mooncake-trace", "--tokenizer", job.tokenizer,
         "--use-server-token-count", "--ui", "none", "--output-artifact-dir", str(job.place),
         *(part for pair in extra for part in ("--extra-inputs", pair)),
@@ -106,15 +110,17 @@ def _aiperf_config(job: Job) -> str:
 
 
 def _sglang(program: str, job: Job) -> list[str]:
-    # Its own warm-up request asks for at most 32 tokens, which a min_tokens of ours would contradict.
-    body = {name: value for name, value in job.extra.items() if name != "min_tokens"}
-    talk = _lines(job, lambda prompt: {"conversations": [{"content": prompt}, {"content": "-"}]})
+    # The length of an answer is that of the one in its data, by its tokenizer: a word of ours is a token.
+    word = WORDS[0].decode()
+    talk = _lines(
+        job, lambda prompt, osl: {"conversations": [{"content": prompt}, {"content": " ".join([word] * osl)}]}
+    )
     return [
         *(_module(program) or [program]), "--backend", "vllm-chat" if job.chat else "vllm",
         "--base-url", job.url, "--model", job.model, "--tokenizer", job.tokenizer,
-        "--dataset-name", "custom", "--dataset-path", talk, "--sharegpt-output-len", str(job.osl),
+        "--dataset-name", "custom", "--dataset-path", talk,
         "--num-prompts", str(job.requests), "--max-concurrency", str(job.concurrency),
-        "--extra-request-body", json.dumps(body), "--output-details",
+        "--extra-request-body", json.dumps(job.extra), "--output-details",
         "--output-file", str(job.place / "result.jsonl"),
     ]  # fmt: skip
 
@@ -126,11 +132,12 @@ def _module(program: str) -> list[str] | None:
 
 def _vllm(program: str, job: Job) -> list[str]:
     body = {name: value for name, value in job.extra.items() if name != "ignore_eos"}
+    rows = _lines(job, lambda prompt, osl: {"prompt": prompt, "output_tokens": osl})
     return [
         program, "bench", "serve", "--backend", "openai-chat" if job.chat else "openai",
         "--base-url", job.url, "--endpoint", job.path, "--model", job.model, "--tokenizer", job.tokenizer,
-        "--dataset-name", "custom", "--dataset-path", _lines(job, lambda prompt: {"prompt": prompt}),
-        "--custom-output-len", str(job.osl), "--skip-chat-template", "--disable-shuffle",
+        "--dataset-name", "custom", "--dataset-path", rows,
+        "--custom-output-len", "-1", "--skip-chat-template", "--disable-shuffle",
         "--num-prompts", str(job.requests), "--max-concurrency", str(job.concurrency),
         *(["--ignore-eos"] if "ignore_eos" in job.extra else []),
         *(["--extra-body", json.dumps(body)] if body else []),
@@ -139,7 +146,7 @@ def _vllm(program: str, job: Job) -> list[str]:
 
 
 def _guidellm(program: str, job: Job) -> list[str]:
-    rows = _lines(job, lambda prompt: {"prompt": prompt, "output_tokens_count": job.osl})
+    rows = _lines(job, lambda prompt, osl: {"prompt": prompt, "output_tokens_count": osl})
     backend: dict[str, object] = {
         "kind": "openai_http",
         "target": job.url,
@@ -168,12 +175,17 @@ def _private(job: Job, name: str, value: object) -> str:
 
 
 def _inference_perf(program: str, job: Job) -> list[str]:
-    def even(tokens: int) -> dict[str, object]:
-        return {"min": tokens, "max": tokens, "mean": tokens, "std_dev": 0, "total_count": job.requests}
+    def spread(lengths: list[int], mean: int) -> dict[str, object]:
+        return {"min": min(lengths), "max": max(lengths), "mean": mean,
+                "std_dev": statistics.pstdev(lengths), "total_count": job.requests}  # fmt: skip
 
     plan = {
         "api": {"type": "chat" if job.chat else "completion", "streaming": True},
-        "data": {"type": "random", "input_distribution": even(job.isl), "output_distribution": even(job.osl)},
+        "data": {
+            "type": "random",
+            "input_distribution": spread([job.isl], job.isl),
+            "output_distribution": spread(job.lengths, job.osl),
+        },
         "load": {
             "type": "concurrent",
             "stages": [{"concurrency_level": job.concurrency, "num_requests": job.requests}],

@@ -93,6 +93,7 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stagger: bool = True
     num_runs: int = 1
     drain_limit_s: float = 120.0
+    osl_spread: float = 0.0  # answers vary by this share around OSL, evenly (crosscheck)
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
