@@ -61,7 +61,8 @@ def read_engine(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict
             page = load_page(folder, source, whole)
             if page:
                 own = tokens if len(sources) == 1 else {}
-                rows += engine_rows(page, reading, whole, source, str(facts.get("role", "")), own)
+                role = str(facts.get("role", ""))
+                rows += engine_rows(page, reading, whole, source, role, own, folder.time_scale)
     return rows
 
 
@@ -72,6 +73,7 @@ def engine_rows(
     source: str,
     role: str = "",
     client: Mapping[str, float] | None = None,
+    time_scale: float = 1.0,
 ) -> list[dict[str, Any]]:
     """Rows of one page and rung.
 
@@ -82,6 +84,7 @@ def engine_rows(
         source: its name.
         role: which pool of a disaggregated deployment.
         client: what the client counted over the whole rung: ``output_tokens``, ``prompt_tokens``, ``requests``.
+        time_scale: the folder's: the engine measured times by its own clock.
     """
     assert reading.start_ns is not None
     assert reading.end_ns is not None
@@ -109,8 +112,9 @@ def engine_rows(
     row["accepted_share"] = _share(row["accepted_tokens"], row["draft_tokens"])
     row |= _gauges(page, steady)
     row |= _kv(page, steady, row["preemptions"])
-    row |= _times(page, whole, refused)
+    row |= _times(page, whole, refused, time_scale)
     row |= _steps(page, reading, whole, refused)
+    row["engine_steps_s"] = _steps_per_s(page, steady)
     ranks = _rank_rows(page, steady, whole, head)
     row |= _imbalance(page, steady, ranks)
     row |= _beside_client(row, reading, client or {})
@@ -168,17 +172,18 @@ def _kv(page: Page, steady: tuple[int, int], preemptions: float | None) -> dict[
     }
 
 
-def _times(page: Page, span: tuple[int, int], refused: dict[str, str]) -> dict[str, Any]:
+def _times(page: Page, span: tuple[int, int], refused: dict[str, str], time_scale: float) -> dict[str, Any]:
+    to_ms = 1000 * time_scale
     found: dict[str, Any] = {}
     for name in TIMES:
         label = name.removesuffix("_s")
         total, count = summed(page, f"{name}.sum", span), summed(page, f"{name}.count", span)
-        mean = None if total is None or not count else 1000 * total / count
+        mean = None if total is None or not count else to_ms * total / count
         buckets = buckets_of(page, name, span)
         p99 = quantile(buckets, 0.99) if buckets else None
         found[f"{label}_mean_ms"] = mean
         found[f"{label}_p99_ms"] = (
-            None if p99 is None else [1000 * p99[0], None if p99[1] is None else 1000 * p99[1]]
+            None if p99 is None else [to_ms * p99[0], None if p99[1] is None else to_ms * p99[1]]
         )
         if mean is None:
             refused[f"{label}_mean_ms"] = "not served" if total is None else "nothing was counted"
@@ -212,6 +217,16 @@ def _steps(
         "large_step_tokens": None if told is None else told[1],
         "large_step_pauses": reading.pause_count,
     }
+
+
+def _steps_per_s(page: Page, steady: tuple[int, int]) -> float | None:
+    """Steps per second of a rank, the mean over those that count them: between the reads around the steady window."""
+    rates = [
+        page["iteration_tokens.count", rank].rate(*steady)
+        for rank in ranks_of(page, "iteration_tokens.count")
+    ]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) / len(known) if known else None
 
 
 # -- ranks --------------------------------------------------------------------------------------------------------

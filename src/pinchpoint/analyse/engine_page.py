@@ -47,6 +47,13 @@ class Series:
         steps = np.diff(self.value[low : high + 1])
         return None if (steps < 0).any() else float(steps.sum())
 
+    def rate(self, start_ns: int, end_ns: int) -> float | None:
+        """Growth per second between the reads around a window; None as for :meth:`growth`."""
+        grown = self.growth(start_ns, end_ns)
+        low = max(0, int(np.searchsorted(self.t, start_ns, side="right")) - 1)
+        high = min(len(self.t) - 1, int(np.searchsorted(self.t, end_ns, side="left")))
+        return None if grown is None else grown * SECOND / float(self.t[high] - self.t[low])
+
     def inside(self, start_ns: int, end_ns: int) -> Floats:
         """Values read within."""
         return self.value[(self.t >= start_ns) & (self.t <= end_ns)]

@@ -21,6 +21,7 @@ from pinchpoint.analyse.ports import (
     rates_of,
     source_refresh,
     told_refresh_ms,
+    watch_facts,
 )
 from pinchpoint.analyse.rails import grouped, rail_rows
 from pinchpoint.analyse.rates import Rates, Spread, spread, wire_factor
@@ -29,9 +30,11 @@ from pinchpoint.analyse.stretch import Window, window_of
 from pinchpoint.analyse.waveform import waveform
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import MILLISECOND, SECOND
+from pinchpoint.vocab import Stage
 
-__all__ = ["port_rows", "rail_rows", "read_fabric", "relative_costs"]
+__all__ = ["idle_rows", "port_rows", "rail_rows", "read_fabric", "relative_costs"]
 
+EDGE_REFRESHES = 2.0  # kept away from a rung's ends where silence is looked for
 COVERED = 0.5  # of a rung, for its figures to be given
 VALUES = ("base_bps", "typical_bps", "mean_bps", "highest_bps", "peak_bps", "octets")
 FACTORS = (4, 8, 16)  # a ratio of host to switch octets near one of these is a unit mistaken, not traffic
@@ -43,7 +46,7 @@ def read_fabric(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict
     Raises:
         RecordError: a file of the run is damaged.
     """
-    watch = folder.facts.get("watch") or {}
+    watch = watch_facts(folder)
     facts = port_facts(watch)
     rows: list[dict[str, Any]] = []
     for reading in readings:
@@ -58,6 +61,29 @@ def read_fabric(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict
         rows += check_rows(ports, window)
         rows += sign_rows(folder, window, ports)
     return relative_costs(rows)
+
+
+def idle_rows(folder: RunFolder) -> list[dict[str, Any]]:
+    """``row: port`` over the longest stretch in which no rung was driven; empty where none is long enough to be read.
+
+    Raises:
+        RecordError: a file of the run is damaged.
+    """
+    watch = watch_facts(folder)
+    slowest = max((told_refresh_ms(watch, s["source"]) or 0.0 for s in watch.get("sources", [])), default=0.0)
+    edge = round(max(slowest, 1.0) * MILLISECOND * EDGE_REFRESHES)
+    seen = folder.columns("SELECT min(t_ns) AS first, max(t_ns) AS last FROM ports")
+    if np.ma.is_masked(seen["first"][0]):
+        return []
+    times = sorted((m.start_ns, m.end_ns) for m in folder.marks() if m.stage == Stage.RUNG)
+    ends = [int(seen["first"][0]), *(end for _, end in times)]
+    starts = [*(start for start, _ in times), int(seen["last"][0])]
+    start, end = max(zip(ends, starts, strict=True), key=lambda gap: gap[1] - gap[0])
+    window = Window(-1, "", None, start + edge, end - edge)
+    if window.seconds * SECOND < edge:
+        return []
+    series = list(load_ports(folder, window.start_ns, window.end_ns))
+    return port_rows(series, port_facts(watch), window, watch)
 
 
 # -- ports --------------------------------------------------------------------------------------------------------
@@ -106,6 +132,7 @@ def _port_row(
     if row["use"] is None:
         refused.setdefault("use", rates.speed_wrong or why or "the port's speed is unknown")
     row["wire_factor"] = _wire(series, facts, direction, window)
+    row |= _frames(series, direction, window)
     shape = why or waveform(rates, window.start_ns, window.end_ns)
     if isinstance(shape, str):
         refused["waveform"] = shape
@@ -163,6 +190,26 @@ def _wire(series: PortSeries, facts: PortFacts, direction: str, window: Window) 
     if octets is None or packets is None:
         return None
     return wire_factor(octets, packets, 24 if facts.counts == "netdev" else 20)
+
+
+def _frames(series: PortSeries, direction: str, window: Window) -> dict[str, float | None]:
+    """Packets, and mean octets of a frame as counted: octets taken at the times at which packets were read."""
+    name = f"{direction}_packets"
+    packets = growth(series, name, window)
+    t = series.t[name]
+    if not packets or len(series.t[direction]) < 2:
+        return {"packets": packets, "frame_octets": None}
+    ends = (
+        t[max(0, int(np.searchsorted(t, window.start_ns, side="right")) - 1)],
+        t[min(len(t) - 1, int(np.searchsorted(t, window.end_ns, side="left")))],
+    )
+    raw = series.raw[direction]
+    above = (raw - raw[0]).astype(
+        np.float64
+    )  # exact: unsigned, and a counter that fell has no packets' growth here
+    low, high = np.interp(np.array(ends, dtype=np.float64), series.t[direction].astype(np.float64), above)
+    octets = float(high - low)
+    return {"packets": packets, "frame_octets": octets / packets if 0 < octets < 1e5 * packets else None}
 
 
 def _discards(series: PortSeries, direction: str, window: Window) -> float | None:

@@ -7,7 +7,7 @@ from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
 from pinchpoint.analyse.phases import decode, pauses, prefill, queue
 from pinchpoint.analyse.trust import HEAVY, limited, only_the_generator
-from pinchpoint.analyse.watched import asks, front_end, kv, network, unequal_ranks
+from pinchpoint.analyse.watched import asks, front_end, kv, latency, network, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided
 
 __all__ = ["HYPOTHESES", "remedy"]
@@ -121,5 +121,6 @@ def host(found: Findings) -> Hypothesis:
 
 
 HYPOTHESES: tuple[Weigh, ...] = (
-    client, errors, queue, prefill, decode, interference, pauses, kv, ranks, network, front_end, host,
+    client, errors, queue, prefill, decode, interference, pauses, kv, ranks, network, latency, front_end,
+    host,
 )  # fmt: skip

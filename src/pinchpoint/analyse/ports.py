@@ -22,6 +22,7 @@ __all__ = [
     "rates_of",
     "source_refresh",
     "told_refresh_ms",
+    "watch_facts",
 ]
 
 Ints = NDArray[np.int64]
@@ -64,6 +65,26 @@ class PortSeries:
     breaks: tuple[int, ...] = ()
 
 
+def watch_facts(folder: RunFolder) -> Mapping[str, Any]:
+    """``facts.json: watch`` in the time of the folder's readers: a twin that played faster has slower ports to them."""
+    watch: Mapping[str, Any] = folder.facts.get("watch") or {}
+    scale = folder.time_scale
+    return (
+        watch if scale == 1.0 else {**watch, "sources": [_scaled(s, scale) for s in watch.get("sources", [])]}
+    )
+
+
+def _scaled(source: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    entities = [
+        {**one, "speed_bps": one["speed_bps"] / scale} if one.get("speed_bps") else one
+        for one in source.get("entities", [])
+    ]
+    status = dict(source.get("status") or {})
+    if status.get("refresh_ms"):
+        status["refresh_ms"] *= scale
+    return {**source, "entities": entities, "status": status}
+
+
 def port_facts(watch: Mapping[str, Any]) -> dict[tuple[str, str], PortFacts]:
     """(source, entity) → facts, from ``facts.json: watch``."""
     fields = PortFacts.__struct_fields__
@@ -95,7 +116,7 @@ def load_ports(folder: RunFolder, start_ns: int, end_ns: int) -> Iterator[PortSe
     Raises:
         RecordError: a file of the run is damaged.
     """
-    watch = folder.facts.get("watch") or {}
+    watch = watch_facts(folder)
     widest = (start_ns - LONGEST_MARGIN, end_ns + LONGEST_MARGIN)
     named = folder.columns("SELECT DISTINCT source FROM ports WHERE t_ns BETWEEN ? AND ?", widest)
     breaks = _breaks(folder, *widest)

@@ -11,8 +11,8 @@ from pinchpoint.analyse.ceiling import ceilings, with_gains
 from pinchpoint.analyse.context import context_of
 from pinchpoint.analyse.control import with_causes
 from pinchpoint.analyse.engine_metrics import read_engine
-from pinchpoint.analyse.fabric import read_fabric
 from pinchpoint.analyse.findings import Findings, RungReading
+from pinchpoint.analyse.network import read_network
 from pinchpoint.analyse.rung import read_rung
 from pinchpoint.analyse.said import findings_of
 from pinchpoint.analyse.tables import RungFacts, load_rung, rungs_of
@@ -37,7 +37,8 @@ def read_run(folder: RunFolder) -> Findings:
     for kind in ("prefill", "decode"):
         readings += _read(folder, [f for f in alone if f.kind == kind], readings)
     readings += _read(folder, order[len(alone) :], readings)
-    return together(readings, read_fabric(folder, readings), read_engine(folder, readings))
+    engine = read_engine(folder, readings)
+    return together(readings, read_network(folder, readings, engine), engine)
 
 
 def _read(folder: RunFolder, rungs: Iterable[RungFacts], before: Sequence[RungReading]) -> list[RungReading]:

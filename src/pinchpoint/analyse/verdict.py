@@ -17,7 +17,8 @@ __all__ = ["verdict"]
 
 def verdict(found: Findings) -> Verdict:
     """Weigh every hypothesis; the strongest that binds gives the sentence."""
-    weighed = sorted((weigh(found) for weigh in HYPOTHESES), key=lambda h: (ORDER[h.state], -h.strength))
+    told = [h for weigh in HYPOTHESES if (h := weigh(found)) is not None]
+    weighed = sorted(told, key=lambda h: (ORDER[h.state], -h.strength))
     first = weighed[0]
     if not any(r.valid for r in found.rungs):
         return Verdict(sentence=_nothing(found), cause=first.cause if first.state == "binds" else "not decided",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pinchpoint.analyse.figures import many, percent
+from pinchpoint.analyse.figures import many, ms, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
+from pinchpoint.analyse.headroom import stressed
 from pinchpoint.analyse.weighing import State, undecided
 
-__all__ = ["asks", "front_end", "kv", "network", "unequal_ranks"]
+__all__ = ["asks", "front_end", "kv", "latency", "network", "unequal_ranks"]
 
 Row = Mapping[str, Any]
 
@@ -17,6 +18,7 @@ CALM_KV = 0.90  # no rung used more: the cache cleared
 UNEVEN_RANKS = 1.2  # running requests of the busiest rank over the mean
 STRANDED = 0.05  # share of time in which one rank queued while another had nothing to do
 FULL_PORT, EASY_PORT = 0.90, 0.50  # of line rate
+MATTERS = 0.10  # share of time that the latency of exchanges takes, from here on worth a word
 SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
 
 
@@ -91,7 +93,7 @@ def unequal_ranks(found: Findings) -> Hypothesis | None:
 
 
 def network(found: Findings) -> Hypothesis:
-    """The fabric between the GPUs: bandwidth from ports, signs of congestion; latency stays open."""
+    """The fabric between the GPUs: bandwidth from ports, signs of congestion. Latency is weighed apart."""
     cause = "network"
     ports = [r for r in found.fabric if r["row"] == "port"]
     rows = [r for r in ports if r.get("use") and r["use"].get("highest") is not None]
@@ -123,12 +125,71 @@ def network(found: Findings) -> Hypothesis:
             evidence_for=against,
         )
     if use < EASY_PORT and not signs:
-        told = f"bandwidth is cleared: {words}; what latency costs is not decided"
+        told = f"bandwidth is cleared: {words}{_at_most(found)}{_open(found)}{_stress(found)}"
         return Hypothesis(cause=cause, state="cleared", words=told)
     return Hypothesis(
         cause=cause, state="not decided", words=words, evidence_for=against,
         would_decide="faster sampling at the hosts (--watch nic:// or rdma://)",
     )  # fmt: skip
+
+
+def _headroom(found: Findings, key: str) -> Row | None:
+    """The rung in which most could be given back."""
+    rows = [r for r in found.fabric if r["row"] == "headroom" and r[key] is not None]
+    return max(rows, key=lambda r: float(r[key]), default=None)
+
+
+def _at_most(found: Findings) -> str:
+    worst = _headroom(found, "bandwidth_share")
+    if worst is None:
+        return ""
+    share = percent(worst["bandwidth_share"])
+    words = f"; if the network were infinitely fast, its bandwidth would give back at most {share}"
+    if worst["wire_ms_per_step"] is None:
+        return f"{words} of the time ({_where(worst)})"
+    wire, step = ms(worst["wire_ms_per_step"]), ms(worst["step_ms"])
+    return f"{words} of the time: {wire} of a step of {step}, at line rate ({_where(worst)})"
+
+
+def _open(found: Findings) -> str:
+    return "" if _headroom(found, "latency_share") else "; what latency costs is not decided"
+
+
+def _stress(found: Findings) -> str:
+    told = stressed(found)
+    if told is None:
+        return ""
+    if told:
+        return "; prefill reached its plateau with its ports read, so this engine sends no more than that on these nodes"
+    return "; the load was not built to stress the network (no prefill plateau was read), so more users may use more of it"
+
+
+def latency(found: Findings) -> Hypothesis | None:
+    """What the latency of exchanges costs: from a model of them; None where neither ports nor a model were given."""
+    cause = "network latency"
+    if not any(r["row"] == "port" for r in found.fabric):
+        return None
+    worst = _headroom(found, "latency_share")
+    if worst is None:
+        return undecided(
+            cause,
+            "counters show bytes, not how long an exchange waits, and no model of the exchange was given",
+            "an exchange measured where you are (pinchpoint probe exchange, calibrate), then analyse --exchange",
+        )
+    low, high = percent(worst["latency_low"]), percent(worst["latency_high"])
+    words = (
+        f"the latency of exchanges takes {percent(worst['latency_share'])} of the time ({low} to {high}; {_where(worst)}), "
+        f"by {worst['latency_origin']}: no more than that would come back"
+    )
+    if worst["latency_high"] < MATTERS:
+        return Hypothesis(cause=cause, state="cleared", words=words)
+    if worst["latency_low"] >= MATTERS:
+        return Hypothesis(
+            cause=cause, state="contributes", strength=min(1.0, worst["latency_share"]), words=words
+        )
+    return undecided(
+        cause, words, "an exchange measured at these nodes and sizes (pinchpoint probe exchange)"
+    )
 
 
 def front_end(found: Findings) -> Hypothesis:

@@ -16,11 +16,16 @@ __all__ = ["Waveform", "waveform"]
 Floats = NDArray[np.float64]
 
 FEWEST = 20  # intervals in the window
-IDLE_SHARE, IDLE_BPS = 0.01, 1e6  # of the speed; where the speed is unknown, bit/s
+IDLE_SHARE, IDLE_BPS = 0.001, 1e6  # of the speed; where the speed is unknown, bit/s
 FLAT = 0.25  # (p95 − p5) / mean of a plateau
 RARE, OFTEN = 0.15, 0.85  # share of time above the middle: below it spikes, above it a plateau with dips
 SAME_BEAT = 0.25  # relative spread of the time between rises that come like a clock
 FEWEST_RISES = 3
+STANDS_OUT, SCATTERS, FEWEST_SPIKES = (
+    1.4,
+    4.0,
+    2,
+)  # mean of three intervals: times the median, deviations from it; so often
 RESOLVED = 3.0  # a period is believed from so many intervals on
 
 
@@ -65,6 +70,9 @@ def _look(rates: Rates, start_ns: int, end_ns: int, step_ns: float) -> Waveform:
     edges = np.arange(start_ns, end_ns, step_ns)
     bps = _mean_rates(rates, edges)
     low, high = _levels(bps)
+    tips = _spikes(bps)
+    if len(tips) >= FEWEST_SPIKES:
+        high = float(np.median(tips))
     mean = float(bps.mean())
     resolution = step_ns / MILLISECOND
     floor = IDLE_SHARE * rates.speed_bps if rates.speed_bps else IDLE_BPS
@@ -95,6 +103,24 @@ def _levels(bps: Floats) -> tuple[float, float]:
     low, high, top = (float(v) for v in np.quantile(bps, [0.05, 0.95, 0.99]))
     # Spikes that fill less than 5 % of the time are still spikes, if there is more than one of them.
     return low, top if top > 3 * max(high, 1.0) and (bps > top / 2).sum() > 1 else high
+
+
+def _spikes(bps: Floats) -> list[float]:
+    """Tips of the stretches that stand out of a floor, also where they fill too little of the time to move a quantile.
+
+    Looked at over three intervals: a read that came late makes one interval poor and the next one rich.
+    """
+    if len(bps) < FEWEST:
+        return []
+    wide = np.convolve(bps, np.ones(3) / 3, mode="same")
+    floor = float(np.median(wide))
+    scatter = 1.4826 * float(np.median(np.abs(wide - floor)))  # of a normal, its standard deviation
+    out = wide > max(STANDS_OUT * floor, floor + SCATTERS * scatter, 1.0)
+    if out.mean() >= RARE:
+        return []
+    begins = np.flatnonzero(out & ~np.append(False, out[:-1]))
+    ends = np.flatnonzero(out & ~np.append(out[1:], False))
+    return [float(bps[max(0, b) : e + 1].max()) for b, e in zip(begins, ends, strict=True)]
 
 
 def _period(rises: Floats, step_ns: float) -> tuple[float | None, bool, str]:

@@ -12,7 +12,7 @@ __all__ = ["ORDER", "State", "Weigh", "label", "reason", "undecided"]
 
 State = Literal["binds", "contributes", "not decided", "cleared"]
 ORDER: dict[State, int] = {"binds": 0, "contributes": 1, "not decided": 2, "cleared": 3}
-Weigh = Callable[[Findings], Hypothesis]
+Weigh = Callable[[Findings], Hypothesis | None]  # None: nothing was looked at that could say anything of it
 
 
 def undecided(cause: str, why: str, would: str) -> Hypothesis:

@@ -28,13 +28,17 @@ def serve(
     speed: float = 1.0,
     model: str = "twin",
     max_model_len: int = 131_072,
+    snmp: int | None = None,
     ready: Callable[[str], None] | None = None,
+    ready_snmp: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until interrupted; ``ready`` is told the address once it listens.
 
+    ``snmp``: UDP port on which the twin's switch answers, 0 for a free one; ``ready_snmp`` is told the source to watch.
+
     Raises:
         TableError: no readable twin.
-        EndpointError: the port is taken, or the speed makes no sense.
+        EndpointError: a port is taken, the speed makes no sense, or the twin knows too little of its fabric.
     """
     import uvloop
 
@@ -47,7 +51,9 @@ def serve(
         speed=speed,
         model=model,
         max_model_len=max_model_len,
+        snmp=snmp,
         ready=ready,
+        ready_snmp=ready_snmp,
     )
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(playing)
@@ -56,9 +62,12 @@ def serve(
 class TwinProcess:
     """A served twin in a process of its own, which ends with its standard input; a context manager."""
 
-    def __init__(self, twin: Twin | Path, speed: float = 1.0, model: str = "twin") -> None:
-        self._twin, self._speed, self._model = twin, speed, model
+    def __init__(
+        self, twin: Twin | Path, speed: float = 1.0, model: str = "twin", *, snmp: bool = False
+    ) -> None:
+        self._twin, self._speed, self._model, self._snmp = twin, speed, model, snmp
         self.url = ""
+        self.switch = ""  # its source for --watch, where it was asked for
         self.pid = 0
 
     def __enter__(self) -> TwinProcess:
@@ -74,6 +83,7 @@ class TwinProcess:
             str(path),
             str(self._speed),
             self._model,
+            *(["snmp"] if self._snmp else []),
         ]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -84,6 +94,8 @@ class TwinProcess:
         if not self.url:
             self._close()
             raise EndpointError("the twin's endpoint did not start; its error is above")
+        if self._snmp:
+            self.switch = self._process.stdout.readline().decode().strip()
         return self
 
     def __exit__(
@@ -114,5 +126,6 @@ if __name__ == "__main__":
     threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
     serve(
         Path(sys.argv[1]), port=0, speed=float(sys.argv[2]), model=sys.argv[3],
-        ready=lambda url: print(url, flush=True),
+        snmp=0 if "snmp" in sys.argv[4:] else None,
+        ready=lambda url: print(url, flush=True), ready_snmp=lambda source: print(source, flush=True),
     )  # fmt: skip

@@ -8,8 +8,9 @@ from heapq import heappop
 from pinchpoint.twin.engine import ARRIVE, STEP, TRANSFERRED, Simulation
 from pinchpoint.twin.instep import StepExchange
 from pinchpoint.twin.model import Engine, Step
+from pinchpoint.twin.ports import SwitchPorts, Work
 from pinchpoint.twin.schedule import stop_running
-from pinchpoint.twin.sequence import Group, Sequence
+from pinchpoint.twin.sequence import Group, Rank, Sequence
 
 __all__ = ["Emitted", "LiveEngine"]
 
@@ -44,6 +45,7 @@ class LiveEngine(Simulation):
         super().__init__(engine, step, _Nothing(), seed, exchange)
         self._emit = emit
         self.step_tokens: Callable[[int], None] = lambda tokens: None
+        self.ports: SwitchPorts | None = None  # who is told what each step exchanges
         self._next_id = 0
 
     def add(self, at: float, isl: int, osl: int) -> Sequence:
@@ -79,6 +81,17 @@ class LiveEngine(Simulation):
                 return
         self._plan(group, now)
 
+    def _price(self, group: Group, now: float, prompts: bool) -> None:
+        super()._price(group, now, prompts)
+        if self.ports is not None and group.busy:
+            self.ports.began(group, now, group.stepping, [self._work(rank) for rank in group.ranks])
+
+    def _work(self, rank: Rank) -> Work:
+        pool = self.engine.prefill_ranks if rank.group.pool == "prefill" else self.engine.ranks
+        first = self.engine.ranks if rank.group.pool == "prefill" else 0
+        decoded = rank.decoding * self.engine.tokens_per_step if rank.decodes else 0.0
+        return Work(rank.index - first, pool, decoded + rank.tokens)
+
     def _finish(self, group: Group, now: float) -> None:
         ready: list[Sequence] = []
         prompts: list[Sequence] = []
@@ -91,6 +104,8 @@ class LiveEngine(Simulation):
             tokens += rank.tokens
         first = [sequence.first_s for sequence in prompts]
         super()._finish(group, now)
+        if self.ports is not None:
+            self.ports.ended(group)
         ready += [s for s, before in zip(prompts, first, strict=True) if before < 0 <= s.first_s]
         self.step_tokens(tokens)
         self.done.clear()  # who asked holds the sequence; the engine serves for ever

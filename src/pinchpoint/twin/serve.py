@@ -15,7 +15,8 @@ from typing import Any
 import httptools
 import msgspec
 
-from pinchpoint.errors import EndpointError
+from pinchpoint.errors import EndpointError, TableError
+from pinchpoint.twin.alarm import Alarm
 from pinchpoint.twin.exposition import Exposition
 from pinchpoint.twin.instep import step_exchange
 from pinchpoint.twin.live import LiveEngine
@@ -30,7 +31,9 @@ from pinchpoint.twin.openai import (
     read_request,
     tokenize_body,
 )
+from pinchpoint.twin.ports import SwitchPorts
 from pinchpoint.twin.sequence import Sequence
+from pinchpoint.twin.switch import Switch, listen
 from pinchpoint.units import SECOND, now_ns
 
 __all__ = ["Endpoint", "serve_twin"]
@@ -64,11 +67,18 @@ class Endpoint:
         self.engine = LiveEngine(twin.engine, twin.step, self._emit, seed, step_exchange(twin))
         self.metrics = Exposition(model)
         self.engine.step_tokens = self.metrics.step_tokens.add
+        self.switch: Switch | None = None
+        self.no_switch = ""  # why it has none
+        try:
+            self.engine.ports = SwitchPorts(twin)
+            self.switch = Switch(twin.name, self.engine.ports, self.engine_now, speed)
+        except TableError as lacking:
+            self.no_switch = str(lacking)
         self.streams: dict[int, Stream] = {}
         self.late_ns: list[int] = []  # of the last steps, a ring
         self.steps = 0
         self._origin_ns = now_ns()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm: Alarm | None = None
 
     # -- time
 
@@ -80,18 +90,19 @@ class Endpoint:
         return self._origin_ns + round(engine_s / self.speed * SECOND)
 
     def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._alarm is None:
+            self._alarm = Alarm(asyncio.get_running_loop(), self._wake)
         at = self.engine.next_at()
-        if at is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, (self._due_ns(at) - now_ns()) / SECOND), self._wake)
+        self._alarm.set(None if at is None else self._due_ns(at))
 
     def _wake(self) -> None:
-        self._timer = None
         self.engine.play(self.engine_now())
         self._arm()
+
+    def close(self) -> None:
+        """Play no further."""
+        if self._alarm is not None:
+            self._alarm.close()
 
     # -- requests
 
@@ -255,6 +266,11 @@ class Connection(asyncio.Protocol):
         elif path == "/metrics":
             text = endpoint.metrics.text(endpoint.engine.counts(), endpoint.engine.preemptions)
             self._whole(200, text, "text/plain; version=0.0.4; charset=utf-8")
+        elif path == "/fabric":
+            if endpoint.switch is None:
+                self._refuse(Refusal(404, endpoint.no_switch, "NotFoundError"))
+            else:
+                self._whole(200, endpoint.switch.text(), "text/plain; version=0.0.4; charset=utf-8")
         elif path in ("/health", "/ping"):
             self._whole(200, b"", "text/plain")
         elif path == "/version":
@@ -337,26 +353,47 @@ async def serve_twin(
     speed: float = 1.0,
     model: str = "twin",
     max_model_len: int = 131_072,
+    snmp: int | None = None,
     ready: Callable[[str], None] | None = None,
+    ready_snmp: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve until ``stop`` is set (for ever without one); ``ready`` is told the address.
 
+    ``snmp``: UDP port on which the twin's switch answers, 0 for a free one, None for none; ``ready_snmp`` is told a
+    source that ``--watch`` takes.
+
     Raises:
-        EndpointError: the port is taken, or the speed makes no sense.
+        EndpointError: a port is taken, the speed makes no sense, or the twin knows too little of its fabric for a switch.
     """
     endpoint = Endpoint(twin, speed, model, max_model_len)
     loop = asyncio.get_running_loop()
+    agent: asyncio.BaseTransport | None = None
+    if snmp is not None:
+        agent, snmp = await _open_switch(endpoint, host, snmp)
     try:
         server = await loop.create_server(lambda: Connection(endpoint), host, port, backlog=4096)
     except OSError as failure:
+        if agent is not None:
+            agent.close()
         raise EndpointError(f"cannot listen on {host}:{port}: {failure}; choose another --port") from failure
     gc.collect()
     gc.freeze()  # what lives from here on is short-lived: full collections are pauses of the schedule
     shown = f"[{host}]" if ":" in host else host
     if ready is not None:
         ready(f"http://{shown}:{server.sockets[0].getsockname()[1]}")
+    if ready_snmp is not None and snmp is not None:
+        ready_snmp(f"snmp://{shown}:{snmp}")
     try:
         await (stop or asyncio.Event()).wait()
     finally:
         server.close()
+        endpoint.close()
+        if agent is not None:
+            agent.close()
+
+
+async def _open_switch(endpoint: Endpoint, host: str, port: int) -> tuple[asyncio.BaseTransport, int]:
+    if endpoint.switch is None:
+        raise EndpointError(f"--snmp: {endpoint.no_switch}")
+    return await listen(endpoint.switch, host, port)

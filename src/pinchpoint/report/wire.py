@@ -1,0 +1,133 @@
+"""What tokens cost on the wire and what a faster network could give back, in tables. ``docs/network.md``, N18 and N19."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pinchpoint.analyse.findings import Findings
+from pinchpoint.report import figures
+from pinchpoint.report.clean import clean
+from pinchpoint.report.grids import Grid
+from pinchpoint.report.ladder import Cell, Head, Notes
+from pinchpoint.report.words import Words
+from pinchpoint.units import MILLISECOND, show_duration
+
+__all__ = ["wire_grids"]
+
+Row = Mapping[str, Any]
+
+_PAID = ("per_step", "per_token", "always", "prefill_over_decode")
+
+
+def wire_grids(findings: Findings, words: Words) -> list[Grid]:
+    """Cost per token, what it is paid for, headroom, share of prefill; those that have rows."""
+    drawn = (_headroom, _cost, _paid, _prefill_share)
+    return [grid for draw in drawn if (grid := draw(findings, words)) is not None]
+
+
+def _rows(findings: Findings, kind: str) -> list[dict[str, Any]]:
+    return [row for row in findings.fabric if row.get("row") == kind]
+
+
+def _rung(row: Row) -> Cell:
+    level = "" if row.get("concurrency") is None else f" c{row['concurrency']}"
+    return Cell(f"{clean(row.get('profile', ''), 24)}{level}")
+
+
+def _grid(
+    name: str,
+    keys: Sequence[str],
+    rows: list[list[Cell]],
+    words: Words,
+    notes: Notes,
+    more: str = "",
+    **values: object,
+) -> Grid | None:
+    heads = [Head(key, words(f"net.col.{key}"), "", "", "") for key in keys]
+    return Grid(words(f"net.table.{name}", **values), heads, rows, notes.lines(), [], more) if rows else None
+
+
+def _cell(row: Row, key: str, write: Callable[[Any], str], notes: Notes) -> Cell:
+    """The value, or a dash with the reason in a note."""
+    if row.get(key) is not None:
+        return Cell(write(row[key]))
+    why = row.get("refused", {}).get(key)
+    return Cell(figures.MISSING, (notes(str(why)),) if why else ())
+
+
+def _between(value: str, low: float | None, high: float | None, write: Callable[[Any], str]) -> str:
+    return value if low is None or high is None else f"{value} ({write(low)}–{write(high)})"
+
+
+def octets(value: float) -> str:
+    """``7.80 M``: thousands, millions, billions by their letters."""
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return figures.plain(value / size) + letter
+    return figures.plain(value)
+
+
+def _ms(value: float) -> str:
+    return show_duration(value * MILLISECOND)
+
+
+def _cost(findings: Findings, words: Words) -> Grid | None:
+    own, notes = _rows(findings, "cost"), Notes(words("note.at"))
+    rows = []
+    for row in own:
+        relative = _cell(row, "relative_cost", figures.ratio, notes)
+        ends = row["relative_low"], row["relative_high"]
+        rows.append([
+            _rung(row), _cell(row, "octets_per_token", octets, notes),
+            Cell(_between(relative.text, *ends, figures.ratio), relative.notes),
+            _cell(row, "steps_s", figures.plain, notes), _cell(row, "tokens_per_gpu_step", figures.plain, notes),
+            _cell(row, "frame_octets", figures.plain, notes),
+        ])  # fmt: skip
+    counts = words.either(f"net.counts.{own[0]['counts']}", clean(own[0]["counts"])) if own else ""
+    keys = ("rung", "per_token", "relative", "steps", "per_gpu_step", "frame")
+    return _grid("cost", keys, rows, words, notes, counts=counts)
+
+
+def _paid(findings: Findings, words: Words) -> Grid | None:
+    row, notes = next(iter(_rows(findings, "paid")), None), Notes(words("note.at"))
+    if row is None:
+        return None
+    rows = []
+    for key in _PAID:
+        write = figures.ratio if key == "prefill_over_decode" else octets
+        value = _cell(row, key, lambda paid, write=write: write(paid["value"]), notes)  # type: ignore[misc]
+        interval = f"{write(row[key]['low'])}–{write(row[key]['high'])}" if row[key] else figures.MISSING
+        rows.append([Cell(words(f"net.paid.{key}")), value, Cell(interval)])
+    more = []
+    if row["scatter"] is not None and row["scatter"] > 1:
+        more.append(words("net.paid.scatter", times=figures.plain(row["scatter"], 2)))
+    if row["answers"]:
+        more.append(words("net.paid.answers", answers="; ".join(words.said(text) for text in row["answers"])))
+    return _grid("paid", ("paid", "amount", "interval"), rows, words, notes, " ".join(more))
+
+
+def _headroom(findings: Findings, words: Words) -> Grid | None:
+    notes = Notes(words("note.at"))
+    rows = []
+    for row in _rows(findings, "headroom"):
+        late = _cell(row, "latency_share", figures.percent, notes)
+        rows.append([
+            _rung(row), Cell(f"{clean(row['port'], 40)} {words.either('net.direction.' + row['direction'], row['direction'])}"),
+            _cell(row, "bandwidth_share", figures.percent, notes),
+            Cell(_between(late.text, row["latency_low"], row["latency_high"], figures.percent), late.notes),
+            _cell(row, "wire_ms_per_step", _ms, notes), _cell(row, "step_ms", _ms, notes),
+            _cell(row, "blind_ms", _ms, notes),
+        ])  # fmt: skip
+    keys = ("rung", "port", "bandwidth", "latency", "wire", "step", "blind")
+    return _grid("headroom", keys, rows, words, notes)
+
+
+def _prefill_share(findings: Findings, words: Words) -> Grid | None:
+    notes = Notes(words("note.at"))
+    keys = ("from_ports", "from_tokens", "with_steps")
+    rows = [
+        [_rung(row), *(_cell(row, key, figures.percent, notes) for key in keys)]
+        for row in _rows(findings, "prefill_share")
+    ]
+    return _grid("prefill_share", ("rung", *keys), rows, words, notes)
