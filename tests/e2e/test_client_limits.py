@@ -10,6 +10,7 @@ import sys
 import time
 
 import psutil
+import pytest
 from product import findings
 
 from pinchpoint.engines.null import NullProcess, Pace
@@ -25,6 +26,11 @@ def load(url: str, folder: str, streams: int, osl: int, requests: int) -> list[s
 
 def facts(folder) -> dict:
     return json.loads((folder / "facts.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def as_delivered(pinchpoint):
+    pinchpoint.self_check = True
 
 
 def test_the_ceiling_is_measured_before_a_run_and_kept_with_it(pinchpoint, tmp_path):

@@ -117,7 +117,9 @@ def _assumed_s(rung: Rung, tpot_s: float) -> float:
 def _pace(seen: Sequence[Seen], tpot_s: float) -> float:
     """How much longer rungs of other shapes took than was assumed (geometric mean)."""
     ratios = [
-        s.took_s / _assumed_s(s.rung, s.tpot_s or tpot_s) for s in seen if s.took_s and s.rung.rate is None and s.rung.requests
+        s.took_s / _assumed_s(s.rung, s.tpot_s or tpot_s)
+        for s in seen
+        if s.took_s and s.rung.rate is None and s.rung.requests
     ]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
 
