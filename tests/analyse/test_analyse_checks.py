@@ -233,6 +233,18 @@ def test_lag_that_could_make_the_tail():
     assert "woke 6 ms late" in found.client.reasons[0]
 
 
+def test_a_starved_client_has_few_samples_and_is_the_limit():
+    """Three wake-ups, each 900 ms late, in some four seconds: too few for a tail, and plain enough."""
+    rows = one_slot(10, osl=30)
+    starved = samples_of(gauge("client", "worker-0", "loop_lag", "ns", [(t, 900 * MS) for t in (1000, 2000, 3000)]))
+    found = reading(rows, samples=starved)
+    assert found.client.lag_p99_ms is None
+    assert found.client.limited
+    assert "its event loop was late for" in found.client.reasons[0]
+    once = samples_of(gauge("client", "worker-0", "loop_lag", "ns", [(1000, 900 * MS), (2000, 0), (3000, 0)]))
+    assert "late for" not in " ".join(reading(rows, samples=once).client.reasons)
+
+
 def test_the_clients_ceiling():
     rows = one_slot(10, ttft=10, osl=99)  # 99 events/s
     near = context_of(Plan(), {"client_ceiling": {"events_s": 120}})

@@ -10,7 +10,7 @@ from pinchpoint.analyse.findings import ClientView, Stats
 from pinchpoint.analyse.stats import MIN_N_P99, quantile
 from pinchpoint.analyse.tables import Floats, Series
 from pinchpoint.analyse.view import RungView
-from pinchpoint.units import MILLISECOND
+from pinchpoint.units import MILLISECOND, SECOND
 
 __all__ = ["GENERATOR_LATE_MS", "client_view"]
 
@@ -19,6 +19,7 @@ NEAR_CEILING = 0.7
 TAIL = 0.5  # lag of this share of the p99 gap could make the tail
 LAG_MATTERS_MS = 5.0  # of its own clock; below this no tail is blamed on the client
 FEW_LAGS = 20  # samples (two seconds) that tell what recurs
+ASLEEP = 0.25  # of the window, in wake-ups that came late: starved, however few samples it had time for
 PAUSED = 0.05  # of the window, in pauses that its own lag explains
 GENERATOR_LATE_MS = 10.0  # open loop: a schedule kept within this is kept
 
@@ -43,6 +44,10 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
     if usual is not None and usual[0] < LAG_MATTERS_MS * rung.context.time_scale:
         usual = None
     reasons = _reasons(usual, busiest, gap, _reads_s(rung), ceiling)
+    oversleeps = lag[lag >= LAG_MATTERS_MS * rung.context.time_scale * MILLISECOND]
+    asleep = float(oversleeps.sum()) / SECOND / rung.window.seconds if len(oversleeps) > 1 else 0.0
+    if asleep >= ASLEEP:
+        reasons.append(f"its event loop was late for {percent(min(1.0, asleep))} of the window")
     if paused is not None and paused >= PAUSED:
         reasons.append(f"its own lag explains pauses of {percent(paused)} of the window")
     # The p99 of a few requests is one of them, which any hiccup can make late.
