@@ -131,16 +131,32 @@ def check(
 
 
 @app.command
-def analyse(folder: Runs, *, lang: Lang = None, json: Json = False) -> int:
+def analyse(
+    folder: Runs,
+    *,
+    exchange: Annotated[
+        Path | None,
+        Parameter(
+            help="Twin with an exchange, as calibrate fits it: what its latency takes of this run's steps."
+        ),
+    ] = None,
+    config_json: Annotated[
+        Path | None, Parameter(help="The model's config.json, where that twin does not hold its shape.")
+    ] = None,
+    lang: Lang = None,
+    json: Json = False,
+) -> int:
     """Read the record again, without load, and write findings.json anew.
 
-    Example:
+    Examples:
 
       pinchpoint analyse runs/20260901T101500Z-M
+
+      pinchpoint analyse runs/20260901T101500Z-M --exchange x.yaml --config-json config.json
     """
     from pinchpoint.commands import analyse as command
 
-    return command.from_terminal(folder, as_json=json, lang=lang)
+    return command.from_terminal(folder, as_json=json, lang=lang, exchange=exchange, shape=config_json)
 
 
 @app.command
@@ -150,7 +166,8 @@ def report(
     output: Annotated[
         Path | None,
         Parameter(
-            name=("--output", "-o"), allow_leading_hyphen=True,
+            name=("--output", "-o"),
+            allow_leading_hyphen=True,
             help="Where to, - for standard output; default in the run folder.",
         ),
     ] = None,
@@ -159,14 +176,24 @@ def report(
     anonymise: Annotated[
         bool,
         Parameter(
-            name=("--anonymise", "--anonymize"), negative=(), help="To pass on: no address, model, host name or path."
+            name=("--anonymise", "--anonymize"),
+            negative=(),
+            help="To pass on: no address, model, host name or path.",
         ),
     ] = False,
-    summary: Annotated[bool, Parameter(negative=(), help="One page: tok/s per GPU, cost, users within limits.")] = False,
-    gpus: Annotated[int | None, Parameter(metavar="N", help="GPUs behind the endpoint, if the run did not know.")] = None,
+    summary: Annotated[
+        bool, Parameter(negative=(), help="One page: tok/s per GPU, cost, users within limits.")
+    ] = False,
+    gpus: Annotated[
+        int | None, Parameter(metavar="N", help="GPUs behind the endpoint, if the run did not know.")
+    ] = None,
     goodput: Annotated[
         list[str] | None,
-        Parameter(metavar="LIMITS", consume_multiple=True, help="Limits of a good request, as ttft:500 tpot:30 (ms)."),
+        Parameter(
+            metavar="LIMITS",
+            consume_multiple=True,
+            help="Limits of a good request, as ttft:500 tpot:30 (ms).",
+        ),
     ] = None,
     gpu_hour_price: Annotated[
         float | None, Parameter(metavar="PRICE", help="Of one GPU for an hour, for --summary.")

@@ -21,6 +21,7 @@ __all__ = ["ENGINES", "SPEED", "demo", "llamacpp_plan", "twin_plan"]
 ENGINES = ("twin", "llamacpp")
 
 SPEED = 12.0  # a step of the twin is then 2 to 4 ms, which a machine with other work still keeps
+WATCH_HZ = 20.0  # of the twin's switch: a step with prompts, 1 to 2 s of the twin's time, is then two readings or more
 _MOST_S = 300.0  # the rungs last 180 s on a machine that keeps that pace; another reads what it has by then
 
 SLOTS = 8
@@ -28,7 +29,7 @@ SLOTS = 8
 _BUDGET_S = 180.0
 
 
-def twin_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
+def twin_plan(url: str, model: str, output_dir: str | None = None, watch: tuple[str, ...] = ()) -> Plan:
     """The demo's plan against the twin: 36 minutes of the cluster's time.
 
     The published shapes, decode with answers half as long. Four requests per slot are the fewest at which the prefill
@@ -42,6 +43,7 @@ def twin_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
         limits=Limits(max_duration_s=_MOST_S),
         gpus=16,
         output_dir=output_dir,
+        watch=watch,
         metadata={"demo": f"twin of the reference cluster, speed {SPEED:g}"},
     )
 
@@ -77,8 +79,8 @@ def demo(engine: str = "twin", output_dir: str | None = None, onlooker: Onlooker
         with start_llamacpp(n_batch=8192, slots=SLOTS, ctx=4096) as server:
             return run(llamacpp_plan(server.url, server.model, output_dir), onlooker)
     twin, model = read_twin(REFERENCE), "reference-cluster"
-    with TwinProcess(twin, SPEED, model) as served:
-        plan = twin_plan(served.url, model, output_dir)
+    with TwinProcess(twin, SPEED, model, snmp=True) as served:
+        plan = twin_plan(served.url, model, output_dir, watch=(f"{served.switch}?hz={WATCH_HZ:g}",))
         seen_as = onlooker and _TwinTime(onlooker, SPEED)
         return run(plan, seen_as, facts={"source": "twin", "time_scale": SPEED})
 

@@ -68,6 +68,11 @@ def octets(value: float) -> str:
     return figures.plain(value)
 
 
+def _port(row: Row, words: Words) -> Cell:
+    way = words.either(f"net.direction.{row['direction']}", clean(row["direction"]))
+    return Cell(f"{clean(row['port'], 40)} {way}")
+
+
 def _ms(value: float) -> str:
     return show_duration(value * MILLISECOND)
 
@@ -113,7 +118,7 @@ def _headroom(findings: Findings, words: Words) -> Grid | None:
     for row in _rows(findings, "headroom"):
         late = _cell(row, "latency_share", figures.percent, notes)
         rows.append([
-            _rung(row), Cell(f"{clean(row['port'], 40)} {words.either('net.direction.' + row['direction'], row['direction'])}"),
+            _rung(row), _port(row, words),
             _cell(row, "bandwidth_share", figures.percent, notes),
             Cell(_between(late.text, row["latency_low"], row["latency_high"], figures.percent), late.notes),
             _cell(row, "wire_ms_per_step", _ms, notes), _cell(row, "step_ms", _ms, notes),

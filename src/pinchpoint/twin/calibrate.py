@@ -16,6 +16,7 @@ from pinchpoint.twin.explained import deciding, inferred, little_notes, silences
 from pinchpoint.twin.fit import Fitted, fit_all, leave_out, predictions
 from pinchpoint.twin.hypotheses import hypotheses_for
 from pinchpoint.twin.model import Fabric, Member, Model, Source, Step, Twin
+from pinchpoint.twin.portreadings import port_words
 from pinchpoint.twin.table import Table
 from pinchpoint.twin.targets import Target, scale_of, targets_of
 
@@ -82,7 +83,7 @@ def calibrate_rungs(
         notes=notes + table.warnings + silences(targets) + little_notes(table),
         inferred=inferred(members),
     )
-    return msgspec.structs.replace(twin, inferred=twin.inferred + deciding(twin, targets))
+    return msgspec.structs.replace(twin, inferred=twin.inferred + port_words(table) + deciding(twin, targets))
 
 
 def _members(fitted: Sequence[Fitted], scale: Scale, targets: Sequence[Target]) -> list[Member]:

@@ -1,6 +1,7 @@
 """What the twin's steps put on the ports of its switch, one port per GPU. ``docs/network.md``, N20.
 
-Octets of a step flow evenly over it, for each of its layers exchanges. Directions are the switch's: ``in`` is what GPUs send.
+Octets of a step flow evenly over it, for each of its layers exchanges. Directions are the switch's: ``in`` is what GPUs
+send.
 """
 
 from __future__ import annotations

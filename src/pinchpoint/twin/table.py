@@ -37,7 +37,8 @@ _NO_UNIT = re.compile(
     r"(ttft|tpot|itl|gap|e2e)(_(mean|avg|median|p\d+|max))?|(input|output|total)_(tok|tokens|throughput)|throughput|latency"
 )
 _SCALE = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-_KNOWN = {"profile", "isl", "osl", "concurrency", "source", "rate_req_s", "port_util_pct", "requests"}
+_KNOWN = {"profile", "isl", "osl", "concurrency", "source", "rate_req_s", "port_util_pct", "port_util_resolution_pct",
+          "requests"}  # fmt: skip
 
 
 class Cell(msgspec.Struct, frozen=True):
