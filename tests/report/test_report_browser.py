@@ -100,7 +100,7 @@ def written(page, tmp_path_factory) -> Path:
 def test_every_picture_is_drawn_without_a_word_on_the_console(written, tmp_path):
     dom, errors = browse(written, tmp_path, "--dump-dom")
     plots = re.findall(r'<div class="plot" id="([^"]+)"([^>]*)>', dom)
-    assert len(plots) == 9
+    assert len(plots) == 12
     assert [name for name, attributes in plots if 'data-drawn="yes"' not in attributes] == []
     said = [line for line in errors.splitlines() if "CONSOLE" in line and "[bokeh" not in line]
     assert said == []

@@ -90,12 +90,12 @@ def test_headings_leave_out_no_level(page):
 def test_each_picture_has_a_name_words_and_data(page):
     found = Page(page)
     plots = [attrs for attrs in found.all("div") if attrs.get("role") == "img"]
-    assert len(plots) == 9  # three ladders of two, raster, pauses, gaps
+    assert len(plots) == 12  # three ladders of three, raster, pauses, gaps
     assert all(len(attrs["aria-label"]) > 40 for attrs in plots)
     ids = {attrs["id"] for attrs in found.all("div") if attrs.get("class") == "plot"}
     items = {attrs["data-plot"]: json.loads(text) for attrs, text in found.scripts if attrs.get("data-plot")}
     assert set(items) == ids
-    assert len(items) == 9  # each ladder has two
+    assert len(items) == 12  # each ladder has three
     assert "Gaps over three times the base gap are" in page
 
 

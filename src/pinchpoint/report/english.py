@@ -429,6 +429,27 @@ _PICTURES = {
     "picture.ladder.alt": "{ladder}: {words}",
     "picture.gaps.title": "Gaps by count and by time: {ladder} at {level}, {n} gaps",
     "picture.gaps.x": "gap between tokens of one stream, ms",
+    "picture.ladder.caption.trade": (
+        "Waiting against throughput: the number beside a mark is its users; where the line turns up or "
+        "back, more users only wait."
+    ),
+    "picture.trade": "Waiting against throughput",
+    "picture.rails.title": "Rail beside rail: {rung}",
+    "picture.rails.x": "rail",
+    "picture.rails.hottest": "the fullest",
+    "picture.rails.even": "were they even",
+    "picture.rails.caption": (
+        "Mean rate of each rail in the rung where they differ most. Rails that carry the same work should "
+        "be alike."
+    ),
+    "picture.rails.alt": "Rails during {rung}: the fullest, {hottest}, carries {ratio} times the mean.",
+    "picture.wire.title": "What a token costs on the wire",
+    "picture.wire.y": "{unit} per token",
+    "picture.wire.caption": (
+        "Bytes on the wire per token computed. It falls where a step is shared by more tokens; what does "
+        "not fall is paid for each token."
+    ),
+    "picture.wire.alt": "Bytes per token, from the fewest users to the most: {curves}.",
     "picture.gaps.count": "share of gaps",
     "picture.gaps.time": "share of decode time",
     "picture.gaps.base": "base gap",

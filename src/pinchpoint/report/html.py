@@ -72,7 +72,7 @@ def write_report(folder: RunFolder, findings: Findings, path: Path, lang: str | 
 def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict[str, Any]:
     # Bokeh takes a third of a second to import, so it waits until a report is drawn.
     from pinchpoint.report.canvas import ROLES, bokeh_script
-    from pinchpoint.report.pictures import network_picture, tokens
+    from pinchpoint.report.pictures import network_picture, rails_picture, tokens, wire_picture
 
     plan = folder.plan if folder else None
     facts = folder.facts if folder else {}
@@ -101,7 +101,11 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "gaps": grids.gaps(told[1], words) if told else None,
         "pauses": grids.pauses(told[1], words) if told else None,
         "network": network.network(findings, words),
-        "network_picture": network_picture(findings, folder, words),
+        "network_pictures": [
+            network_picture(findings, folder, words),
+            rails_picture(findings, words),
+            wire_picture(findings, words),
+        ],
         "network_said": _network_said(findings, words),
         "engine": network.engine(findings, words),
         "advice": [(f, claimed(f, words)) for f in findings.findings if f.advice],
@@ -234,7 +238,7 @@ def _network_said(findings: Findings, words: Words) -> list[str]:
     said = [
         clean(sentence(h.words), 600)
         for h in (verdict.hypotheses if verdict else [])
-        if h.cause == "network" and h.words
+        if h.cause in ("network", "network latency") and h.words
     ]
     if network.rows_of(findings, "port"):
         return [line[:1].upper() + line[1:] for line in said]

@@ -21,7 +21,7 @@ from pinchpoint.report.canvas import ROLES, Drawing, Key, bare, label, log_ticks
 from pinchpoint.report.ladder import Ladder, value
 from pinchpoint.report.words import Words
 
-__all__ = ["throughput", "ttft"]
+__all__ = ["throughput", "trade", "ttft"]
 
 _REACHED = ("plateau", "retrograde", "possible fall")
 _SERIES = ("blue", "green", "purple", "orange")  # one per profile shape in a picture
@@ -173,3 +173,57 @@ def ttft(group: Sequence[Ladder], words: Words) -> Drawing | None:
                 marks.append(curve[1])
     _hover(plot, marks)
     return Drawing(plot, words("picture.ttft"), legend)
+
+
+def trade(group: Sequence[Ladder], words: Words) -> Drawing | None:
+    """What throughput costs in waiting: TTFT p50 over throughput, a mark per level with its users beside it."""
+    key = group[0].rate_key
+    drawn = [(ladder, [r for r in _drawable(ladder, key) if value(r, "ttft_ms.p50") and r.repeat == 0])
+             for ladder in group]  # fmt: skip
+    drawn = [(ladder, rungs) for ladder, rungs in drawn if len(rungs) > 1]
+    if not drawn:
+        return None
+    waits = [float(value(r, "ttft_ms.p50") or 0) for _, rungs in drawn for r in rungs]
+    rates = [float(value(r, key) or 0) for _, rungs in drawn for r in rungs]
+    unit = figures.time_unit(waits)
+    size = figures.UNITS[unit]
+    wide = min(waits) > 0 and max(waits) / min(waits) > 20
+    plot = bare(300, y_axis_type="log" if wide else "linear")
+    plot.x_range = Range1d(0, max(rates) * 1.14)
+    plot.xaxis.axis_label = words(f"picture.rate.{key}")
+    plot.xaxis.formatter = NumeralTickFormatter(format="0,0")
+    plot.yaxis.axis_label = words("picture.ttft.axis", unit=unit)
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
+    if wide:
+        lowest, highest = min(waits) / size / 1.4, max(waits) / size * 1.8
+        plot.y_range = Range1d(lowest, highest)
+        plot.yaxis.ticker, plot.yaxis.major_label_overrides = log_ticks(lowest, highest)
+    else:
+        plot.y_range = Range1d(0, max(waits) / size * 1.2)
+    legend, marks = [], []
+    for (ladder, rungs), role in zip(drawn, _SERIES * len(drawn), strict=False):
+        marks.append(_path(plot, rungs, key, size, role))
+        legend.append(Key(role, "line", f"{ladder.isl}/{ladder.osl}"))
+    tips = [
+        (words("html.col.level"), "@level"),
+        (plot.xaxis.axis_label, "@x{0,0}"),
+        (plot.yaxis.axis_label, "@shown"),
+    ]
+    plot.add_tools(HoverTool(renderers=marks, tooltips=tips))
+    return Drawing(plot, words("picture.trade"), legend if len(legend) > 1 else [])
+
+
+def _path(plot: figure, rungs: Sequence[RungReading], key: str, size: float, role: str) -> object:
+    xs = [float(value(r, key) or 0) for r in rungs]
+    ys = [float(value(r, "ttft_ms.p50") or 0) / size for r in rungs]
+    levels = [figures.number(_level(r)) for r in rungs]
+    fill = [ROLES[role] if r.valid else ROLES["paper"] for r in rungs]
+    source = ColumnDataSource(
+        {"x": xs, "y": ys, "level": levels, "shown": [figures.plain(y) for y in ys], "fill": fill}
+    )
+    plot.line(xs, ys, line_color=ROLES[role], line_width=2)
+    for x, y, level in zip(xs, ys, levels, strict=True):
+        plot.add_layout(label(x, y, level, "soft", x_offset=6, y_offset=4))
+    return plot.scatter(
+        "x", "y", source=source, size=7, fill_color="fill", line_color=ROLES[role], line_width=1.5
+    )

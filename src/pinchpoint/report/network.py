@@ -13,7 +13,7 @@ from pinchpoint.report.ladder import Cell, Head, Notes
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
-__all__ = ["bits", "busiest_rung", "engine", "network", "port_name", "rows_of"]
+__all__ = ["bits", "busiest_rung", "engine", "network", "port_name", "rows_of", "rung_name"]
 
 Row = Mapping[str, Any]
 
@@ -78,7 +78,8 @@ def _refused(row: Row, key: str, text: str, notes: Notes) -> Cell:
     return Cell(text, (notes(str(why)),) if why and text == figures.MISSING else ())
 
 
-def _rung(row: Row) -> str:
+def rung_name(row: Row) -> str:
+    """``mixed c32``."""
     level = "" if row.get("concurrency") is None else f" c{row['concurrency']}"
     return f"{clean(row.get('profile', ''), 24)}{level}"
 
@@ -105,7 +106,7 @@ def _ports(findings: Findings, words: Words) -> Grid | None:
             _refused(row, "waveform", _wave(wave, words), notes),
         ])  # fmt: skip
     keys = ("port", "direction", "typical", "mean", "highest", "blind", "use", "course")
-    said = {"rung": _rung(own[0]) if own else "", "shown": len(rows), "n": len(own)}
+    said = {"rung": rung_name(own[0]) if own else "", "shown": len(rows), "n": len(own)}
     return _grid("ports.some" if len(own) > len(rows) else "ports", keys, rows, words, notes, **said)
 
 
@@ -126,7 +127,7 @@ def _totals(findings: Findings, words: Words) -> Grid | None:
     for row in rows_of(findings, "total"):
         per_token = row.get("octets_per_token")
         rows.append([
-            Cell(_rung(row)),
+            Cell(rung_name(row)),
             Cell(clean(row["source"], 60)),
             Cell(words.either(f"net.direction.{row['direction']}", clean(row["direction"]))),
             Cell(figures.count(row.get("ports"))),
@@ -142,7 +143,7 @@ def _totals(findings: Findings, words: Words) -> Grid | None:
 def _rails(findings: Findings, words: Words) -> Grid | None:
     rows = [
         [
-            Cell(_rung(row)),
+            Cell(rung_name(row)),
             Cell(clean(row["source"], 60)),
             Cell(words.either(f"net.direction.{row['direction']}", clean(row["direction"]))),
             Cell(figures.ratio(row.get("max_over_mean"))),
@@ -159,7 +160,7 @@ def _signs(findings: Findings, words: Words) -> Grid | None:
     )
     rows = [
         [
-            Cell(_rung(row)),
+            Cell(rung_name(row)),
             Cell(clean(row["sign"])),
             Cell(port_name(row, 2)),
             Cell(clean(row["metric"], 60)),
@@ -199,7 +200,7 @@ def _engine_row(row: Row, several: bool, notes: Notes) -> list[Cell]:
     where = f", {clean(row['source'], 60)}" if several else ""
     differences = tuple(notes(str(text)) for text in row.get("differences") or ())
     return [
-        Cell(_rung(row) + where, differences),
+        Cell(rung_name(row) + where, differences),
         _both(row.get("in_flight_engine"), row.get("in_flight_client"), figures.rate),
         Cell(figures.rate(row.get("waiting_mean"))),
         _both(row.get("generation_tokens"), row.get("client_output_tokens"), figures.count),

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
-from bokeh.models import BoxAnnotation, NumeralTickFormatter, Range1d
+from bokeh.models import (
+    BoxAnnotation,
+    ColumnDataSource,
+    FixedTicker,
+    HoverTool,
+    NumeralTickFormatter,
+    Range1d,
+    Span,
+)
 from bokeh.plotting import figure
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.ports import PortFacts, PortSeries, port_facts, rates_of
 from pinchpoint.record.folder import RunFolder
+from pinchpoint.report import figures
 from pinchpoint.report.canvas import ROLES, Drawing, Key, bare, label
+from pinchpoint.report.clean import clean
 from pinchpoint.report.network import port_name, rows_of
 from pinchpoint.report.words import Words
 from pinchpoint.units import SECOND
 
-__all__ = ["ports_and_tokens"]
+__all__ = ["most_uneven", "ports_and_tokens", "rails", "wire", "wire_costs"]
 
 BINS = 600  # over the whole run
 MOST_LINES = 6
@@ -136,3 +146,100 @@ def _reads(
         [source, entity, *span, max(1, (span[1] - span[0]) // BINS)],
     )
     return np.asarray(found["t_ns"], dtype=np.int64), np.asarray(found["raw"], dtype=np.uint64)
+
+
+# -- rails, and what a token costs on the wire ------------------------------------------------------------------------
+
+
+def most_uneven(findings: Findings) -> dict[str, Any] | None:
+    """The row of the rung whose rails differ most; None where rails were not told apart."""
+    rows = [
+        r
+        for r in rows_of(findings, "rails")
+        if r.get("max_over_mean") is not None and len(r.get("rails") or ()) > 1
+    ]
+    return max(rows, key=lambda row: float(row["max_over_mean"]), default=None)
+
+
+def rails(row: Mapping[str, Any], words: Words) -> Drawing:
+    """One bar per rail, and what each would carry were they even."""
+    means: Mapping[str, float] = row["rails"]
+    names = list(means)
+    unit, size = _unit(max(means.values()))
+    plot = bare(230, x_range=Range1d(-0.6, len(names) - 0.4))
+    plot.y_range = Range1d(0, max(means.values()) / size * 1.18 or 1.0)
+    fill = [ROLES["orange"] if name == row["hottest"] else ROLES["blue"] for name in names]
+    source = ColumnDataSource(
+        {"x": list(range(len(names))), "top": [v / size for v in means.values()], "name": names, "fill": fill}
+    )
+    bars = plot.vbar(x="x", top="top", width=0.64, source=source, fill_color="fill", line_color=None)
+    mean = sum(means.values()) / len(means) / size
+    plot.add_layout(
+        Span(location=mean, dimension="width", line_color=ROLES["soft"], line_dash="dotted", line_width=1.5)
+    )
+    plot.xaxis.ticker = FixedTicker(ticks=list(range(len(names))))
+    plot.xaxis.major_label_overrides = {n: clean(name, 16) for n, name in enumerate(names)}
+    plot.xaxis.axis_label = words("picture.rails.x")
+    plot.yaxis.axis_label = words("picture.network.rate", unit=unit)
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
+    plot.add_tools(
+        HoverTool(renderers=[bars], tooltips=[(words("picture.rails.x"), "@name"), (unit, "@top{0,0.00}")])
+    )
+    legend = [
+        Key("orange", "square", words("picture.rails.hottest")),
+        Key("soft", "dotted", words("picture.rails.even")),
+    ]
+    return Drawing(plot, "", legend)
+
+
+def _unit(top: float) -> tuple[str, float]:
+    sizes = (("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3))
+    return next(((unit, size) for unit, size in sizes if top >= size), ("kbit/s", 1e3))
+
+
+def wire_costs(findings: Findings) -> dict[str, list[tuple[int, float]]]:
+    """Octets per token by profile: ``(users, octets)`` ascending. Of the source and direction that carried most."""
+    kind = "cost" if rows_of(findings, "cost") else "total"
+    rows = [
+        r
+        for r in rows_of(findings, kind)
+        if r.get("octets_per_token") is not None and r.get("concurrency") is not None
+    ]
+    carried: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = (str(row.get("source", "")), str(row["direction"]))
+        carried[key] = carried.get(key, 0.0) + float(row.get("mean_bps") or row.get("octets_s") or 0.0)
+    chosen = max(carried, key=lambda key: carried[key], default=None)
+    found: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if (str(row.get("source", "")), str(row["direction"])) == chosen:
+            found.setdefault(str(row["profile"]), {})[int(row["concurrency"])] = float(
+                row["octets_per_token"]
+            )
+    return {name: sorted(levels.items()) for name, levels in found.items() if len(levels) > 1}
+
+
+def wire(curves: Mapping[str, Sequence[tuple[int, float]]], words: Words) -> Drawing:
+    """Octets per token over users, one line per profile: falling, for what is paid per step is shared by more tokens."""
+    plot = bare(260, x_axis_type="log")
+    levels = sorted({users for points in curves.values() for users, _ in points})
+    top = max(octets for points in curves.values() for _, octets in points)
+    unit, size = next(((u, s) for u, s in (("MB", 1e6), ("kB", 1e3)) if top >= s), ("B", 1.0))
+    plot.xaxis.ticker = FixedTicker(ticks=levels)
+    plot.xaxis.major_label_overrides = {x: f"{x:,}" for x in levels}
+    plot.x_range = Range1d(levels[0] / 1.25, levels[-1] * 1.25)
+    plot.y_range = Range1d(0, top / size * 1.16 or 1.0)
+    plot.xaxis.axis_label, plot.yaxis.axis_label = words("picture.users"), words("picture.wire.y", unit=unit)
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
+    legend, marks = [], []
+    for (name, points), role in zip(curves.items(), _LINES * len(curves), strict=False):
+        xs, ys = [users for users, _ in points], [octets / size for _, octets in points]
+        plot.line(xs, ys, line_color=ROLES[role], line_width=2)
+        source = ColumnDataSource({"x": xs, "y": ys, "shown": [figures.plain(y) for y in ys]})
+        marks.append(
+            plot.scatter("x", "y", source=source, size=7, fill_color=ROLES[role], line_color=ROLES[role])
+        )
+        legend.append(Key(role, "line", clean(name, 24)))
+    tips = [(plot.xaxis.axis_label, "@x"), (plot.yaxis.axis_label, "@shown")]
+    plot.add_tools(HoverTool(renderers=marks, tooltips=tips))
+    return Drawing(plot, "", legend)

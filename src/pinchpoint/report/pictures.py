@@ -12,11 +12,12 @@ from pinchpoint.report import drawn, figures, ladder_pictures, network_pictures,
 from pinchpoint.report.canvas import Drawing, Key, item
 from pinchpoint.report.clean import clean
 from pinchpoint.report.ladder import Ladder
+from pinchpoint.report.network import rung_name
 from pinchpoint.report.terminal import level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, SECOND, show_duration
 
-__all__ = ["Panel", "Picture", "network_picture", "phase_pictures", "tokens"]
+__all__ = ["Panel", "Picture", "network_picture", "phase_pictures", "rails_picture", "tokens", "wire_picture"]
 
 
 class Panel(msgspec.Struct, frozen=True):
@@ -51,7 +52,8 @@ def phase_pictures(groups: Iterable[Sequence[Ladder]], words: Words) -> list[Pic
 
 def _phase(id: str, group: Sequence[Ladder], words: Words, told: set[str]) -> Picture | None:
     rate, wait = ladder_pictures.throughput(group, words), ladder_pictures.ttft(group, words)
-    panels = _panels(rate, wait)
+    both = ladder_pictures.trade(group, words)
+    panels = _panels(rate, wait, both)
     if not panels:
         return None
     said = [(ladder.label, ladder.ceiling.words) for ladder in group if ladder.ceiling]
@@ -66,6 +68,9 @@ def _phase(id: str, group: Sequence[Ladder], words: Words, told: set[str]) -> Pi
     if wait is not None and "ttft" not in told:
         told.add("ttft")
         caption.append(words("picture.ladder.caption.ttft"))
+    if both is not None and "trade" not in told:
+        told.add("trade")
+        caption.append(words("picture.ladder.caption.trade"))
     return Picture(id, title, alt or title, " ".join(caption), panels)
 
 
@@ -144,3 +149,33 @@ def _gaps(ladder: Ladder, reading: RungReading, folder: RunFolder, words: Words)
     title = words("picture.gaps.title", ladder=ladder.label, level=at, n=f"{read.n:,}")
     panels = _panels(token_pictures.gaps(read, base, words))
     return Picture("gaps", title, alt, words("picture.gaps.caption"), panels)
+
+
+def rails_picture(findings: Findings, words: Words) -> Picture | None:
+    """Rail beside rail in the rung where they are most uneven."""
+    row = network_pictures.most_uneven(findings)
+    if row is None:
+        return None
+    rung = rung_name(row)
+    alt = words(
+        "picture.rails.alt",
+        rung=rung,
+        ratio=figures.ratio(row["max_over_mean"]),
+        hottest=clean(row["hottest"], 40),
+    )
+    title = words("picture.rails.title", rung=rung)
+    return Picture(
+        "rails", title, alt, words("picture.rails.caption"), _panels(network_pictures.rails(row, words))
+    )
+
+
+def wire_picture(findings: Findings, words: Words) -> Picture | None:
+    """What a token costs on the wire, level by level."""
+    curves = network_pictures.wire_costs(findings)
+    if not curves:
+        return None
+    said = ", ".join(f"{clean(name, 40)} {figures.plain(points[0][1])} → {figures.plain(points[-1][1])}"
+                     for name, points in curves.items())  # fmt: skip
+    alt = words("picture.wire.alt", curves=said)
+    return Picture("wire", words("picture.wire.title"), alt, words("picture.wire.caption"),
+                   _panels(network_pictures.wire(curves, words)))  # fmt: skip
