@@ -122,7 +122,7 @@ VLLM = {
     "total_input_tokens": 200, "total_output_tokens": 20, "request_throughput": 1.0, "output_throughput": 10.0,
     "total_token_throughput": 110.0, "mean_ttft_ms": 150.0, "median_ttft_ms": 150.0, "p99_ttft_ms": math.nan,
     "mean_tpot_ms": 20.0, "median_tpot_ms": 20.0, "mean_itl_ms": 20.0, "median_itl_ms": 18.0, "p99_itl_ms": 200.0,
-    "output_lens": [10, 0, 10], "ttfts": [0.1, 0.0, 0.2], "itls": [[0.02] * 9, [], [0.02] * 9],
+    "output_lens": [10, 0, 10], "ttfts": [0.1, 0.05, 0.2], "itls": [[0.02] * 9, [], [0.02] * 9],
     "errors": ["", "refused", ""], "start_times": [5.0, 5.0, 4.0],
 }  # fmt: skip
 
