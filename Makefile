@@ -1,5 +1,6 @@
 # make demo   a small measurement against the twin of a cluster, which it starts itself
 # make test   all tests
+# make lab    the fabric lab: real packets over network namespaces, real agents and exporters; needs root, takes minutes
 # make lint   style, types, directions of imports
 #
 # Each does all of its set-up in .venv; a second call starts at once. PYTHON=… chooses the interpreter.
@@ -17,7 +18,7 @@ INSTALL := $(PIP) install --no-build-isolation --constraint constraints.txt
 # An editable install points at this folder: do it again when the folder has moved.
 MOVED := $(shell test "$$(cat $(VENV)/.place 2>/dev/null)" = "$$(pwd)" || echo moved)
 
-.PHONY: demo test lint clean moved
+.PHONY: demo test lab lint clean moved
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -25,6 +26,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(PY) -m pytest $(PYTEST_ARGS)
+
+# As root, and with the daemons of `tests/lab` installed; where namespaces are refused it says so and is skipped.
+lab: $(VENV)/.test
+	$(PY) -m pytest -m lab -rs -s tests/lab $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check .

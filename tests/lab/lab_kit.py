@@ -19,14 +19,17 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
+from pinchpoint.analyse.stretch import Window
+from pinchpoint.commands.watch import read_between
+from pinchpoint.record.folder import RunFolder
+
 RAILS = 4
 SWITCH, MGMT, NODES = "ppl_sw", "ppl_mgmt", ("ppl_n0", "ppl_n1")
 AGENT = "198.18.255.1"
 SNMP_PORT = 1161
 CACHE = "1.3.6.1.4.1.8072.1.5.3.1.2.1.3.6.1.2.1.2.2"  # nsCacheTimeout of ifTable
-FRAGMENTS = 40
-PAYLOAD = FRAGMENTS * 1480 - 8  # one datagram: 40 full fragments
-FRAME_OCTETS = FRAGMENTS * 1514  # … with 20 octets of IP and 14 of Ethernet each: what ports count
 
 
 def missing() -> str:
@@ -35,11 +38,21 @@ def missing() -> str:
         return "it needs root"
     tools = [
         tool
-        for tool in ("ip", "tc", "ethtool", "snmpd", "snmpset", "prometheus", "prometheus-node-exporter")
+        for tool in (
+            "ip",
+            "tc",
+            "ethtool",
+            "snmpd",
+            "snmpset",
+            "prometheus",
+            "prometheus-node-exporter",
+            "prometheus-snmp-exporter",
+        )
         if not shutil.which(tool)
     ]
     if tools:
-        return f"not installed: {', '.join(tools)} (iproute2 ethtool snmpd snmp prometheus prometheus-node-exporter)"
+        packages = "iproute2 ethtool snmpd snmp prometheus prometheus-node-exporter prometheus-snmp-exporter"
+        return f"not installed: {', '.join(tools)} (apt-get install {packages})"
     probe = subprocess.run(["ip", "netns", "add", "ppl_probe"], capture_output=True, text=True)
     if probe.returncode:
         return f"namespaces are refused: {probe.stderr.strip()}"
@@ -61,6 +74,7 @@ class Fabric:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rate = "1gbit"
+        self.mtu = 1500
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def up(self):
@@ -78,6 +92,8 @@ class Fabric:
             sh("ip", "-n", namespace, "addr", "add", f"{address}/30", "dev", "mgmt0")
             sh("ip", "-n", namespace, "link", "set", "mgmt0", "up")
         self._snmpd()
+        for node in NODES:
+            self.daemon(node, sys.executable, "-c", SINK)
 
     def down(self):
         for process in self._processes:
@@ -119,6 +135,15 @@ class Fabric:
                         limit,
                     )
 
+    def set_mtu(self, mtu):
+        """Of every port. Jumbo frames, as such fabrics use them, make the same octets of a sixth of the packets: what a
+        small host can send over eight ports at once."""
+        self.mtu = mtu
+        for number, node in enumerate(NODES):
+            for rail in range(RAILS):
+                sh("ip", "-n", node, "link", "set", f"rail{rail}", "mtu", mtu)
+                sh("ip", "-n", SWITCH, "link", "set", self.port(number, rail), "mtu", mtu)
+
     def port(self, node, rail):
         return f"swp{node * RAILS + rail + 1}"
 
@@ -135,9 +160,9 @@ class Fabric:
 
     # -- load -----------------------------------------------------------------------------------------------------
 
-    def send(self, rail, *pattern):
-        """Start a sender on n0: see :data:`SENDER`. ``.finish()`` gives what it sent."""
-        return Sender(rail, pattern)
+    def send(self, rail, *pattern, node=0):
+        """Start a sender on a node, to the other one: see :data:`SENDER`. ``.finish()`` gives what it sent."""
+        return Sender(node, rail, pattern, self.mtu)
 
     # -- watching --------------------------------------------------------------------------------------------------
 
@@ -201,12 +226,11 @@ class Fabric:
 
 SENDER = r"""
 import json, socket, sys, time
-rail, pattern, payload = sys.argv[1], [float(x) for x in sys.argv[2:-1]], int(sys.argv[-1])
-rate, on, off, times = pattern  # bit/s on the wire, seconds on, seconds off, how often
-frame = (payload + 8) // 1480 * 1514
+peer, payload, frame = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rate, on, off, times = map(float, sys.argv[4:])  # bit/s on the wire, seconds on, seconds off, how often
 out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 out.setsockopt(socket.SOL_SOCKET, 33, 1 << 25)  # SO_SNDBUFFORCE: the shaper holds the queue, not the socket
-out.connect((f"198.18.{rail}.2", 9))
+out.connect((peer, 9))
 data, sent, marks = bytes(payload), 0, []
 print("ready", flush=True)
 sys.stdin.readline()
@@ -227,24 +251,25 @@ print(json.dumps({"datagrams": sent, "octets": sent * frame, "marks": marks}))
 """
 
 SINK = """
-import socket, sys
-sinks = []
-for rail in range(4):
-    sinks.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    sinks[-1].bind((f"198.18.{rail}.2", 9))
-sys.stdin.read()
+import signal, socket
+sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sink.bind(("0.0.0.0", 9))  # never read: the kernel drops what comes, after it was counted
+signal.pause()
 """
 
 
+def datagram(mtu):
+    """(octets of payload, octets that ports count) of a datagram of full fragments: each has 20 octets of IP, and 14 of
+    Ethernet, and a length that eight divides."""
+    piece = (mtu - 20) // 8 * 8
+    count = 59_200 // piece
+    return count * piece - 8, count * (piece + 34)
+
+
 class Sender:
-    def __init__(self, rail, pattern) -> None:
-        command = inside(NODES[0], sys.executable, "-c", SENDER, rail, *pattern, PAYLOAD)
-        self._sink = (
-            subprocess.Popen(inside(NODES[1], sys.executable, "-c", SINK), stdin=subprocess.PIPE)
-            if rail == 0
-            else None
-        )
-        time.sleep(0.3)
+    def __init__(self, node, rail, pattern, mtu) -> None:
+        peer = f"198.18.{rail}.{2 - node}"
+        command = inside(NODES[node], sys.executable, "-c", SENDER, peer, *datagram(mtu), *pattern)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout.readline() == b"ready\n"
 
@@ -257,9 +282,6 @@ class Sender:
         self._process.wait(10)
         for pipe in (self._process.stdin, self._process.stdout):
             pipe.close()
-        if self._sink is not None:
-            self._sink.stdin.close()
-            self._sink.wait(10)
         return told
 
 
@@ -303,6 +325,20 @@ class Watching:
         return found
 
 
+def sent_by(sent, moment_s):
+    """Octets that a sender had sent at a moment of the host's monotonic clock."""
+    times, octets = zip(*sent["marks"], strict=True)
+    return float(np.interp(moment_s, times, octets))
+
+
+def between(folder, start_s, end_s, phase_ms=None):
+    """Fabric rows of a stretch of a recorded watch, as a rung's are made."""
+    found = RunFolder.open(Path(folder))
+    return {
+        "fabric": read_between(found, Window(0, "lab", None, int(start_s * 1e9), int(end_s * 1e9), phase_ms))
+    }
+
+
 def busiest(sent, seconds):
     """Highest mean rate of a sender over any stretch of so many seconds, bit/s: what it managed on a busy host."""
     times, octets = zip(*sent["marks"], strict=True)
@@ -318,6 +354,6 @@ def busiest(sent, seconds):
 def port_row(found, entity, direction, source=""):
     """The one row of a port."""
     ports = [row for row in found["fabric"] if row["row"] == "port" and row["direction"] == direction]
-    rows = [row for row in ports if row["entity"].endswith(entity) and row["source"].startswith(source)]
+    rows = [row for row in ports if row["entity"].split()[-1] == entity and row["source"].startswith(source)]
     assert len(rows) == 1, [(row["source"], row["entity"]) for row in found["fabric"] if row["row"] == "port"]
     return rows[0]

@@ -8,18 +8,33 @@ import time
 from pathlib import Path
 
 import pytest
-from lab_kit import AGENT, MGMT, NODES, SNMP_PORT, SWITCH, busiest, inside, port_row
+from lab_kit import AGENT, MGMT, NODES, SNMP_PORT, SWITCH, between, busiest, inside, port_row, sent_by
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 SNMP = f"snmp://{AGENT}:{SNMP_PORT}"
+TABLE = "1.3.6.1.2.1.31.1.1.1"
+SNMP_MODULES = (  # Debian ships the exporter without a module for interfaces
+    "ports:\n  version: 2\n  auth: {community: public}\n"
+    f"  walk: [{TABLE}.1, {TABLE}.6, {TABLE}.10, {TABLE}.15]\n  metrics:\n"
+    + "".join(
+        f"  - name: {name}\n    oid: {TABLE}.{column}\n    type: {kind}\n"
+        "    indexes: [{labelname: ifIndex, type: gauge}]\n"
+        f"    lookups: [{{labels: [ifIndex], labelname: ifName, oid: {TABLE}.1, type: DisplayString}}]\n"
+        for name, column, kind in (
+            ("ifHCInOctets", 6, "counter"),
+            ("ifHCOutOctets", 10, "counter"),
+            ("ifHighSpeed", 15, "gauge"),
+        )
+    )
+)
 
 
-def run(fabric, watchers, senders):
+def run(fabric, watchers, senders, lead_s=1.5):
     """Watch, send, wait, and give (what was found by each watcher, what was sent by each sender)."""
     running = [fabric.watch(*watcher) for watcher in watchers]
-    loads = [fabric.send(rail, *pattern) for rail, pattern in senders]
-    time.sleep(1.5)
+    loads = [fabric.send(rail, *pattern, node=next(iter(node), 0)) for rail, pattern, *node in senders]
+    time.sleep(lead_s)
     for load in loads:
         load.go()
     sent = [load.finish() for load in loads]
@@ -44,7 +59,18 @@ def prometheus(fabric):
     config = fabric.folder / "prometheus.yml"
     config.write_text(
         "global: {scrape_interval: 1s}\nscrape_configs:\n"
-        f"  - {{job_name: sw, static_configs: [{{targets: ['{AGENT}:9100']}}]}}\n"
+        f"  - {{job_name: node, static_configs: [{{targets: ['{AGENT}:9100']}}]}}\n"
+        "  - job_name: snmp\n    metrics_path: /snmp\n"
+        f"    params: {{module: [ports], target: ['{AGENT}:{SNMP_PORT}']}}\n"
+        "    static_configs: [{targets: ['127.0.0.1:9116']}]\n"
+    )
+    modules = fabric.folder / "snmp.yml"
+    modules.write_text(SNMP_MODULES)
+    fabric.daemon(
+        MGMT,
+        "prometheus-snmp-exporter",
+        f"--config.file={modules}",
+        "--web.listen-address=127.0.0.1:9116",
     )
     fabric.daemon(
         SWITCH,
@@ -61,65 +87,79 @@ def prometheus(fabric):
         "--web.listen-address=127.0.0.1:9090",
     )
     time.sleep(6)
-    return "prometheus://127.0.0.1:9090?preset=node_exporter&hz=1"
+    where = "prometheus://127.0.0.1:9090?hz=1"
+    return [f"{where}&preset={preset}&label={preset}" for preset in ("node_exporter", "snmp_exporter")]
 
 
 def test_totals_and_means_agree_from_every_source(fabric, gnmi, prometheus):
+    """400 Mb/s in both directions of all eight ports of 1 Gb/s."""
     fabric.set_rate("1gbit")
+    fabric.set_mtu(9000)
     fabric.cache(0)
-    before = fabric.octets("swp1")[0]
-    (central, node), (sent,) = run(
-        fabric,
-        [
-            (
-                MGMT,
-                [
-                    f"{SNMP}?port=swp[15]&hz=10",
-                    f"{SNMP}?port=swp[15]&hz=1&label=snmp1",
-                    f"gnmi://{AGENT}:{gnmi}?tls=off&interval=500ms&port=swp*",
-                    prometheus,
-                ],
-                None,
-                "totals",
-            ),
-            (NODES[0], ["nic://?port=rail0&hz=1000&speed=1G"], None, "totals-nic"),
-        ],
-        [(0, (400e6, 12.0, 0.0, 1))],
-    )
-    truth = sent["octets"]
-    kernel = fabric.octets("swp1")[0] - before
-    assert kernel == pytest.approx(truth, rel=0.001)
-    begun, ended = sent["marks"][0][0], sent["marks"][-1][0]
-    rate = truth * 8 / (ended - begun)
-    print(f"sent {rate / 1e6:.1f} Mb/s over {ended - begun:.2f} s")
-    for found, entity, direction, source in (
-        (central, "swp1", "in", "snmp://"), (central, "swp5", "out", "snmp://"), (central, "swp1", "in", "snmp1"),
-        (central, "swp1", "in", "gnmi://"), (central, "swp1", "in", "prometheus://"), (node, "rail0", "out", "nic://"),
-    ):  # fmt: skip
-        row = port_row(found, entity, direction, source)
-        print(
-            source,
-            entity,
-            direction,
-            "octets",
-            row["octets"] / truth,
-            "highest",
-            row["highest_bps"] / 1e6,
-            "refresh",
-            row["refresh_ms"],
-            "blind",
-            row["blind_ms"],
+    before = fabric.octets("swp1")
+    try:
+        (central, node), sent = run(
+            fabric,
+            [
+                (
+                    MGMT,
+                    [
+                        f"{SNMP}?port=swp*&hz=10",
+                        f"{SNMP}?port=swp*&hz=1&label=snmp1",
+                        f"gnmi://{AGENT}:{gnmi}?tls=off&interval=500ms&port=swp*",
+                        *prometheus,
+                    ],
+                    None,
+                    "totals",
+                ),
+                (NODES[0], ["nic://?port=rail*&hz=1000&speed=1G"], None, "totals-nic"),
+            ],
+            [(rail, (400e6, 12.0, 0.0, 1), node) for node in (0, 1) for rail in range(4)],
         )
-        assert row["octets"] == pytest.approx(truth, rel=0.001), source
-        assert row["rejected"] == row["resets"] == 0, source
-        # The mean while the load was on: the rows are of the whole watch, most of which was load.
-        assert row["highest_bps"] <= 1.06e9 or source == "nic://", source
-    if ended - begun < 12.6:  # the sender kept its rate: then so must the readings
-        for source in ("snmp://", "snmp1", "gnmi://", "prometheus://"):
-            typical = port_row(central, "swp1", "in", source)["typical_bps"]
-            assert typical == pytest.approx(rate, rel=0.01 if source != "snmp://" else 0.03), source
-    for status in (source["status"] for found in (central, node) for source in found["sources"]):
-        print(status["source"], "hz", status["hz"], "cpu_us", status["cpu_us"], "missed", status["missed"])
+    finally:
+        fabric.set_mtu(1500)
+    kernel = [after - first for after, first in zip(fabric.octets("swp1"), before, strict=True)]
+    assert kernel == pytest.approx([sent[0]["octets"], sent[4]["octets"]], rel=0.001)
+    begun, ended = max(one["marks"][0][0] for one in sent), min(one["marks"][-1][0] for one in sent)
+    print(
+        f"sent {sum(one['octets'] for one in sent) * 8 / 1e6 / (ended - begun):.0f} Mb/s over {ended - begun:.2f} s"
+    )
+    span = begun + 1.0, ended - 1.0
+    during = {id(found): between(found["folder"], *span) for found in (central, node)}
+    sources = (
+        (central, "snmp://", "swp{}"),
+        (central, "snmp1", "swp{}"),
+        (central, "gnmi://", "swp{}"),
+        (central, "node_exporter", "swp{}"),
+        (central, "snmp_exporter", "swp{}"),
+        (node, "nic://", "rail{}"),
+    )
+    worst = {}
+    for found, source, name in sources:
+        for number, one in enumerate(sent):
+            side, rail = divmod(number, 4)
+            if "rail" in name:  # seen from n0: what it sends itself goes out, what n1 sends comes in
+                ends = [(name.format(rail), "out" if side == 0 else "in")]
+            else:  # a switch counts twice: in where it comes from, out where it goes
+                ends = [(fabric.port(side, rail), "in"), (fabric.port(1 - side, rail), "out")]
+            truth = (sent_by(one, span[1]) - sent_by(one, span[0])) * 8 / (span[1] - span[0])
+            for entity, direction in ends:
+                row = port_row(found, entity, direction, source)
+                mean = port_row(during[id(found)], entity, direction, source)["mean_bps"]
+                errors = abs(row["octets"] / one["octets"] - 1), abs(mean / truth - 1)
+                worst[source] = tuple(map(max, worst.get(source, (0.0, 0.0)), errors))
+                assert row["resets"] == 0, (source, entity)
+                # At 1 kHz a bucket of 16 kB and the moment of reading make a few intervals look faster than the line.
+                assert row["rejected"] <= (0.001 * row["n"] if source == "nic://" else 0), (source, entity)
+        status = next(s["status"] for s in found["sources"] if s["source"].startswith(source))
+        print(
+            f"{source:14} octets within {worst[source][0]:.5%}, mean rate within {worst[source][1]:.3%}, refresh "
+            f"{row['refresh_ms']:.0f} ms, blind {row['blind_ms']:.1f} ms, {status['hz']:.1f} Hz, "
+            f"{status['cpu_us']:.0f} us CPU per read, missed {status['missed']}"
+        )
+    for source, (octets, rate) in worst.items():
+        assert octets <= 0.001, source
+        assert rate <= 0.01, source
 
 
 def test_a_three_second_cache(fabric):
@@ -127,7 +167,10 @@ def test_a_three_second_cache(fabric):
     fabric.cache(3)
     try:
         (found,), (sent,) = run(
-            fabric, [(MGMT, [f"{SNMP}?port=swp[15]&hz=10"], None, "cache")], [(0, (300e6, 24.0, 0.0, 1))]
+            fabric,
+            [(MGMT, [f"{SNMP}?port=swp[15]&hz=10"], None, "cache")],
+            [(0, (300e6, 24.0, 0.0, 1))],
+            lead_s=7.0,  # two refreshes: before the first of them nobody knows how old a value is
         )
     finally:
         fabric.cache(0)
@@ -145,7 +188,18 @@ def test_a_three_second_cache(fabric):
     assert row["refresh_ms"] == pytest.approx(3000, rel=0.05)
     assert row["blind_ms"] == pytest.approx(6000, rel=0.06)
     assert row["highest_bps"] <= 1.1 * most
-    assert row["octets"] == pytest.approx(sent["octets"], rel=0.02)
+    assert row["octets"] == pytest.approx(sent["octets"], rel=0.001)
+    assert row["rejected"] == row["resets"] == 0
+    # The mean of whole refreshes inside the load; and peaks that a rung's own rhythm of 100 ms would not show in.
+    begun, ended = sent["marks"][0][0], sent["marks"][-1][0]
+    span = begun + 4.0, ended - 4.0
+    during = port_row(between(found["folder"], *span, phase_ms=100.0), "swp1", "in")
+    truth = (sent_by(sent, span[1]) - sent_by(sent, span[0])) * 8 / (span[1] - span[0])
+    print("mean", during["mean_bps"] / truth, "peak", during["peak_bps"], during["refused"]["peak_bps"])
+    assert during["mean_bps"] == pytest.approx(truth, rel=0.01)
+    assert during["highest_bps"] <= 1.05 * truth
+    assert during["peak_bps"] is None
+    assert "shorter than the blind limit" in during["refused"]["peak_bps"]
 
 
 @pytest.mark.parametrize("burst_ms", [1, 10, 50, 100, 300])
@@ -174,11 +228,10 @@ def test_the_blind_limit_is_right_in_every_cell(fabric, burst_ms):
         ]  # fmt: skip
         height = row["highest_bps"] / line
         print(f"{burst_ms} ms {source}: blind {row['blind_ms']:.1f} ms, seen {height:.0%}")
-        if burst_ms >= row["blind_ms"]:
+        # A bucket of 16 kiB beside the 25 kB that the line carries in a millisecond: no more than that can be seen.
+        assert height <= 1.7, source
+        if burst_ms >= row["blind_ms"]:  # a shorter one need not show
             assert height >= 0.85, (source, row["blind_ms"])
-        else:
-            # What the blind limit warns of: such a burst need not show. It never shows more than the line carries.
-            assert height <= 1.6, source
 
 
 def test_one_rail_at_a_quarter_of_the_others(fabric):

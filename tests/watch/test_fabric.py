@@ -34,8 +34,8 @@ class Lab:
         self.sources: dict[str, dict] = {}
         self.parts = 0
 
-    def port(self, source, name, bps_in, bps_out, poll_s=0.5, length_s=70, refresh_s=0.0, **facts):
-        """``bps_*``: numbers or functions of seconds; integrated at 1 ms."""
+    def port(self, source, name, bps_in, bps_out, poll_s=0.5, length_s=70, refresh_s=0.0, held_ms=0, **facts):
+        """``bps_*``: numbers or functions of seconds; integrated at 1 ms. Every 50th answer comes ``held_ms`` late."""
         known = self.sources.setdefault(
             source, {"source": source, "entities": [], "status": {"refresh_ms": refresh_s * 1000}}
         )
@@ -43,7 +43,9 @@ class Lab:
         known["entities"].append({"name": name, **defaults, **facts})
         t = np.arange(0, length_s, poll_s)
         columns = {"t_ns": (t * S).astype(np.int64), "source": [source] * len(t), "entity": [name] * len(t)}
-        columns |= {"t_req_ns": columns["t_ns"], "t_resp_ns": columns["t_ns"]}
+        late = np.where(np.arange(len(t)) % 50 == 7, held_ms * 1_000_000, 0)
+        columns |= {"t_req_ns": columns["t_ns"], "t_resp_ns": columns["t_ns"] + late}
+        columns["t_ns"] = columns["t_ns"] + late // 2
         for column, bps in (("in_octets", bps_in), ("out_octets", bps_out)):
             columns[column] = self._octets(bps, t, length_s, refresh_s)
         self._write("ports", columns)
@@ -105,6 +107,15 @@ def test_a_three_second_cache_has_no_false_peak_and_says_what_it_cannot_see(lab)
         "steps of 25 ms are shorter than the blind limit of 6000 ms"
     )
     assert into["rejected"] == 0
+
+
+def test_a_read_that_was_held_up_makes_no_peak(lab):
+    lab.port("nic://", "eth0", 400e6, 0, poll_s=0.01, held_ms=8)
+    (row,) = (row for row in lab.rows("port") if row["direction"] == "in")
+    # Taken as it stands, such a read would be 4 ms late, and the interval after it 400 × 10 / 6 = 667 Mb/s.
+    assert row["highest_bps"] == pytest.approx(400e6, rel=1e-3)
+    assert row["octets"] == pytest.approx(400e6 / 8 * 30, rel=1e-4)
+    assert row["rejected"] == 0
 
 
 def test_a_rung_shorter_than_two_refreshes_is_refused(lab):

@@ -29,6 +29,8 @@ Ints = NDArray[np.int64]
 
 SHORTEST_MARGIN, LONGEST_MARGIN = 10 * SECOND, 300 * SECOND
 MARGIN_REFRESHES = 3
+LONGEST_READ = 0.25  # of an interval between reads: then the rate over it would be in doubt by so much …
+USUAL_READS = 3.0  # … where most reads do not take a good part of it anyway
 BREAKS = ("if_index", "discontinuity")  # a change of these means that the counters began anew
 
 
@@ -143,9 +145,10 @@ def _series(
 ) -> Iterator[PortSeries]:
     k = np.ma.filled(np.ma.asarray(rows["k"]), -1).astype(np.int64)
     t = _device_times(source, rows)
-    span = rows["t_resp_ns"] - rows["t_req_ns"]
+    span = np.ma.filled(np.ma.asarray(rows["t_resp_ns"] - rows["t_req_ns"]), 0).astype(np.int64)
     for number, entity in enumerate(entities):
-        chosen = k == number
+        chosen = np.flatnonzero(k == number)
+        chosen = chosen[_timely(t[chosen], span[chosen])]
         times, raws = {}, {}
         for name in ("in_octets", "out_octets", "in_packets", "out_packets", "in_discards", "out_discards"):
             column = np.ma.asarray(rows[name])[chosen]
@@ -153,8 +156,21 @@ def _series(
             order = np.argsort(t[chosen][there], kind="stable")
             times[name.removesuffix("_octets")] = t[chosen][there][order]
             raws[name.removesuffix("_octets")] = np.asarray(column.data[there], dtype=np.uint64)[order]
-        jitter = float(np.median(np.ma.filled(np.ma.asarray(span[chosen]), 0))) if chosen.any() else 0.0
+        jitter = float(np.median(span[chosen])) if len(chosen) else 0.0
         yield PortSeries(source, entity, times, raws, jitter, breaks.get((source, entity), ()))
+
+
+def _timely(t: Ints, span: Ints) -> NDArray[np.bool_]:
+    """Reads whose moment is known well enough for the interval they end: a read that was held up, by a full queue or by
+    other work on the host, would make one interval look faster than it was and the next slower. Its octets join the next.
+
+    The first and the last stay: totals hang on them, rates hardly.
+    """
+    if len(t) < 3:
+        return np.ones(len(t), dtype=bool)
+    keep = span <= max(LONGEST_READ * float(np.median(np.diff(t))), USUAL_READS * float(np.median(span)))
+    keep[[0, -1]] = True
+    return np.asarray(keep)
 
 
 def _device_times(source: str, rows: Mapping[str, Any]) -> Ints:

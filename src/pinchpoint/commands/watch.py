@@ -25,7 +25,7 @@ from pinchpoint.units import SECOND, now_ns
 from pinchpoint.watch.open import Watch, open_watch
 from pinchpoint.watch.orders import Status
 
-__all__ = ["Watched", "watch"]
+__all__ = ["Watched", "read_between", "watch"]
 
 _LOOK_S = 1.0
 
@@ -71,7 +71,7 @@ def watch(
         samplers.hold()
         sources = samplers.facts()["sources"]
     folder.update_facts(watch=samplers.facts(), watched={"start_ns": start_ns, "end_ns": end_ns})
-    fabric = _read(folder, Window(0, "watch", None, start_ns, end_ns))
+    fabric = read_between(folder, Window(0, "watch", None, start_ns, end_ns))
     return Watched(folder.path, (end_ns - start_ns) / SECOND, sources, fabric)
 
 
@@ -90,7 +90,12 @@ def _until(
             on_status(samplers.status())
 
 
-def _read(folder: RunFolder, window: Window) -> list[dict[str, Any]]:
+def read_between(folder: RunFolder, window: Window) -> list[dict[str, Any]]:
+    """Rows as of ``findings.json: fabric`` for a stretch of a record.
+
+    Raises:
+        RecordError: a file of the record is damaged.
+    """
     series = list(load_ports(folder, window.start_ns, window.end_ns))
     facts = folder.facts.get("watch") or {}
     rows = port_rows(series, port_facts(facts), window, facts)
@@ -98,42 +103,24 @@ def _read(folder: RunFolder, window: Window) -> list[dict[str, Any]]:
 
 
 def from_terminal(plan: Plan, *, duration_s: float | None, as_json: bool) -> int:
-    """``pinchpoint watch``: a line a second, then what the ports did. 1 where a source was down at the end."""
+    """``pinchpoint watch``: how the sources do, then what the ports did. 1 where a source was down at the end."""
+    from pinchpoint.report.watching import Watching, print_watched
+
     ended = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        watched = watch(plan, duration_s, None if as_json else _print_status, ended)
+        if as_json:
+            watched = watch(plan, duration_s, ended=ended)
+        else:
+            with Watching() as view:
+                watched = watch(plan, duration_s, view.update, ended)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     if as_json:
         print(msgspec.json.encode(msgspec.to_builtins(watched, enc_hook=str)).decode())
     else:
-        _print_watched(watched)
+        print_watched(watched.folder, watched.seconds, watched.sources, watched.fabric)
     return int(any(source["status"]["state"] != "up" for source in watched.sources))
-
-
-def _print_status(status: list[Status]) -> None:
-    parts = [
-        f"{one.source} {one.hz:.3g}/s, {one.rows} rows"
-        if one.state == "up" and one.hz
-        else f"{one.source} {one.state} {one.message}"
-        for one in status
-    ]
-    print(" · ".join(parts), flush=True)
-
-
-def _print_watched(watched: Watched) -> None:
-    print(f"record: {watched.folder} ({watched.seconds:.1f} s)")
-    for row in watched.fabric:
-        if row["row"] == "port" and row["mean_bps"] is not None:
-            blind = "unknown" if row["blind_ms"] is None else f"{row['blind_ms']:.4g} ms"
-            shape = row["waveform"]["kind"] if row["waveform"] else "no shape"
-            print(
-                f"{row['source']} {row['entity']} {row['direction']}: mean {row['mean_bps'] / 1e9:.4g}, "
-                f"highest {row['highest_bps'] / 1e9:.4g} Gb/s, blind below {blind}, {shape}"
-            )
-        elif row["row"] == "rails":
-            print(f"{row['source']} rails, {row['direction']}: {row['words']}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pinchpoint import vocab
 from pinchpoint.report.english_money import MONEY
 from pinchpoint.report.english_scale import SCALE
+from pinchpoint.report.english_watching import WATCHING
 
 __all__ = ["ENGLISH"]
 
@@ -651,4 +652,5 @@ ENGLISH: dict[str, str] = {
     **{f"hypothesis.{cause}": cause for cause in _HYPOTHESES},
     **_METRICS,
     **SCALE,
+    **WATCHING,
 }

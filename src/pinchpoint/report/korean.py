@@ -6,6 +6,7 @@ A particle whose form hangs on the sound before it is written with both, ``ÏùÄ(Î
 from __future__ import annotations
 
 from pinchpoint.report.korean_scale import SCALE, SWEEP
+from pinchpoint.report.korean_watching import WATCHING
 
 __all__ = ["KOREAN"]
 
@@ -709,4 +710,5 @@ KOREAN: dict[str, str] = {
     **_METRICS,
     **SWEEP,
     **SCALE,
+    **WATCHING,
 }

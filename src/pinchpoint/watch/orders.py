@@ -12,7 +12,18 @@ import msgspec
 
 from pinchpoint.watch.spec import Spec
 
-__all__ = ["Answer", "Closed", "EntityFacts", "Found", "Mark", "Marked", "Order", "Start", "Status"]
+__all__ = [
+    "Answer",
+    "Closed",
+    "EntityFacts",
+    "Found",
+    "Mark",
+    "Marked",
+    "Order",
+    "PortRate",
+    "Start",
+    "Status",
+]
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -62,6 +73,14 @@ class Found(msgspec.Struct, frozen=True, tag="found"):
     cannot_see: tuple[str, ...] = ()
 
 
+class PortRate(msgspec.Struct, frozen=True):
+    """What a port carried lately, bit/s; None: not served."""
+
+    entity: str
+    in_bps: float | None
+    out_bps: float | None
+
+
 class Status(msgspec.Struct, frozen=True, tag="status"):
     """How a source does. Costs are of the sampler, not of the device."""
 
@@ -81,6 +100,7 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
     late_ms: float | None = None  # behind the grid, at worst, lately
     refresh_ms: float | None = None  # of the port counters; None: nothing changed, or nothing to see
     realtime: bool = False  # had SCHED_FIFO
+    busiest: tuple[PortRate, ...] = ()  # lately, for who looks on; findings are made from the record
 
 
 class Marked(msgspec.Struct, frozen=True, tag="marked"):

@@ -14,6 +14,7 @@ import msgspec
 
 from pinchpoint.errors import PinchpointError, SourceError
 from pinchpoint.units import MILLISECOND, SECOND, now_ns, period_of
+from pinchpoint.watch.lately import Lately
 from pinchpoint.watch.node.blocks import Block, Entity, Opened, Ports
 from pinchpoint.watch.orders import EntityFacts, Found, Status
 from pinchpoint.watch.rows import row_count
@@ -25,7 +26,7 @@ __all__ = ["FAST_HZ", "Changes", "Reader", "found_of", "set_realtime"]
 FAST_HZ = 50.0  # above this a source gets a process of its own and real-time priority
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _PRIORITY = 5
-_BATCH = 32  # answers that are worth the caches that taking them apart has to fill
+_SETTLE_S = 2.0  # so long answers gather: taking them apart one by one would fill the caches anew for each
 _HELD_ROWS = 1_000_000  # a writer that never comes costs rows, not memory
 
 
@@ -41,19 +42,20 @@ class Changes:
         self._last: dict[tuple[str, ...], tuple[list[int | None], int | None]] = {}
         self._gaps: deque[int] = deque(maxlen=2048)
 
-    def add(self, block: Block) -> None:
-        """Take the octet counters of one read."""
+    def add(self, block: Block) -> bool:
+        """Take the octet counters of one read; whether one of them has changed."""
         if not isinstance(block, Ports) or block.columns[0] != "in_octets":
-            return
+            return False
         width = len(block.columns)
         now = block.values if width == 2 else [v for at, v in enumerate(block.values) if at % width < 2]
         before, changed_ns = self._last.get(block.entities, (None, None))
         if before == now:
-            return
+            return False
         t_ns = block.source_ns if block.source_ns is not None else block.t_resp_ns
         if changed_ns is not None:
             self._gaps.append(t_ns - changed_ns)
         self._last[block.entities] = now, None if before is None else t_ns
+        return True
 
     def refresh_ns(self) -> int | None:
         """Time between changes; None below four of them."""
@@ -96,11 +98,13 @@ class Reader:
         self._fresh: list[Block | Answer] = []  # as they were read
         self._blocks: list[Block] = []  # taken apart
         self._held = 0
+        self._settle_due = 0.0
         self._unreadable: list[str] = []  # answers that turned out to be none
         self._wake = _Bell()
         self._stop = False
         self._marked_ns = self._read_ns = 0
         self._changes = Changes()
+        self._lately = Lately()
         self._tally = Status(spec.label, "opening")
         self._reads = self._rows = self._lost = self._missed = 0
         self._cpu_ns = self._settling_ns = self._settled_reads = 0
@@ -141,7 +145,7 @@ class Reader:
 
     def status(self, lost_rows: int = 0) -> Status:
         """How it does."""
-        if len(self._fresh) >= _BATCH or self._changes.refresh_ns() is None:
+        if self._changes.refresh_ns() is None or time.monotonic() >= self._settle_due:
             self._settle()
         reads = self._reads
         span = self._last_ns - self._first_ns
@@ -160,6 +164,7 @@ class Reader:
             read_max_ms=self._worst_ns / MILLISECOND if reads else None,
             late_ms=max(self._late, default=0) / MILLISECOND if reads else None,
             refresh_ms=None if refresh is None else refresh / MILLISECOND,
+            busiest=self._lately.busiest(),
         )
 
     def _cpu_us(self) -> float:
@@ -170,6 +175,7 @@ class Reader:
     def _settle(self) -> None:
         """Take answers apart, in batches and on the thread that writes: a poll is then a question and its answer, and the
         work is done where caches are warm."""
+        self._settle_due = time.monotonic() + _SETTLE_S
         with self._lock:
             fresh, self._fresh = self._fresh, []
             reads = self._reads
@@ -180,7 +186,8 @@ class Reader:
             except SourceError as failure:
                 self._unreadable.append(str(failure))
                 continue
-            self._changes.add(block)
+            if self._changes.add(block) and isinstance(block, Ports):
+                self._lately.add(block)
             self._blocks.append(block)
         self._settling_ns += time.thread_time_ns() - cpu
         self._settled_reads = reads

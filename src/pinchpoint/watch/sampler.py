@@ -7,6 +7,7 @@ standard output, and ends when its input ends: with the run, or with a run that 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -103,6 +104,9 @@ def sample(source: BinaryIO, output: BinaryIO) -> None:
     assert isinstance(start, orders.Start)
     # The reading threads want the interpreter within a millisecond, not after the usual five.
     sys.setswitchinterval(0.0005)
+    # What was imported will not become garbage: looking through it would be a pause of milliseconds in some read.
+    gc.collect()
+    gc.freeze()
     answers = _Answers(output)
     sampling = _Sampling(start, answers)
     sampling.start()
