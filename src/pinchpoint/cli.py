@@ -562,6 +562,49 @@ def serve(
     return 0
 
 
+probe = App(name="probe", help="Measure a part of the cluster by itself.", help_format="plaintext")
+app.command(probe)
+
+
+@probe.command(name="exchange")
+def probe_exchange(
+    *,
+    output: Annotated[Path, Parameter(name=("--output", "-o"), help="The exchange table to write.")] = Path("exchange.csv"),
+    rendezvous: Annotated[str, Parameter(metavar="HOST:PORT", help="Of the first node; every node is told the same.")] = "127.0.0.1:29500",
+    nodes: Annotated[int, Parameter(help="Number of nodes.")] = 1,
+    node: Annotated[int, Parameter(help="This one, from 0.")] = 0,
+    ranks_per_node: Annotated[int, Parameter(help="Ranks on each node: its GPUs.")] = 2,
+    bytes: Annotated[str | None, Parameter(metavar="N,N,…", help="Bytes per rank and exchange, as 64k,1m. Default: those of decode and prefill.")] = None,
+    config_json: Annotated[Path | None, Parameter(help="The model's config.json, for its own sizes; else DeepSeek-V3's.")] = None,
+    backend: Annotated[str, Parameter(help="auto, gloo (CPUs) or nccl (GPUs).")] = "auto",
+    interfaces: Annotated[str, Parameter(metavar="NAME,…", help="Interface of each local rank, or one for all.")] = "",
+    json: Json = False,
+) -> int:
+    """Time an all-to-all at the message sizes of decode and prefill, on every node at once; needs torch.
+
+    Examples:
+
+      pinchpoint probe exchange --nodes 2 --node 0 --ranks-per-node 8 --rendezvous gpu1:29500
+
+      torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint gpu1:29500 -m pinchpoint probe exchange
+    """
+    from pinchpoint.commands import probe as command
+    from pinchpoint.errors import PlanError
+
+    if backend not in ("auto", "gloo", "nccl"):
+        raise PlanError(f"--backend {backend}: auto, gloo or nccl")
+    told = command.Probe(
+        rendezvous,
+        nodes,
+        node,
+        ranks_per_node,
+        command.sizes_of(bytes, config_json),
+        backend,
+        tuple(filter(None, interfaces.split(","))),
+    )
+    return command.from_terminal(told, output, as_json=json)
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 _KEPT = "What was measured is kept in its run folder: pinchpoint analyse reads it, run --resume goes on"
 

@@ -6,6 +6,7 @@ from pinchpoint import vocab
 from pinchpoint.report.english_money import MONEY
 from pinchpoint.report.english_scale import SCALE
 from pinchpoint.report.english_watching import WATCHING
+from pinchpoint.report.english_wire import WIRE
 
 __all__ = ["ENGLISH"]
 
@@ -428,8 +429,6 @@ _PICTURES = {
     "picture.ladder.caption": "Throughput: {parts}.",
     "picture.ladder.caption.ttft": "Time to first token: what a user waits at the same rungs.",
     "picture.ladder.alt": "{ladder}: {words}",
-    "picture.gaps.title": "Gaps by count and by time: {ladder} at {level}, {n} gaps",
-    "picture.gaps.x": "gap between tokens of one stream, ms",
     "picture.ladder.caption.trade": (
         "Waiting against throughput: the number beside a mark is its users; where the line turns up or "
         "back, more users only wait."
@@ -451,6 +450,8 @@ _PICTURES = {
         "not fall is paid for each token."
     ),
     "picture.wire.alt": "Bytes per token, from the fewest users to the most: {curves}.",
+    "picture.gaps.title": "Gaps by count and by time: {ladder} at {level}, {n} gaps",
+    "picture.gaps.x": "gap between tokens of one stream, ms",
     "picture.gaps.count": "share of gaps",
     "picture.gaps.time": "share of decode time",
     "picture.gaps.base": "base gap",
@@ -625,6 +626,7 @@ _HYPOTHESES = (
     "KV pressure",
     "unequal ranks",
     "network",
+    "network latency",
     "API front end",
     "host pressure",
 )
@@ -652,5 +654,6 @@ ENGLISH: dict[str, str] = {
     **{f"hypothesis.{cause}": cause for cause in _HYPOTHESES},
     **_METRICS,
     **SCALE,
+    **WIRE,
     **WATCHING,
 }

@@ -33,4 +33,12 @@ WIRE: dict[str, str] = {
     "net.col.from_ports": "by the ports",
     "net.col.from_tokens": "by the tokens",
     "net.col.with_steps": "by ports and steps",
+    "probe.head": "all-to-all over {nodes} node(s) of {per_node} ranks, {backend} on {device}",
+    "probe.bytes": "bytes per rank",
+    "probe.time": "µs",
+    "probe.spread": "over batches",
+    "probe.rate": "GB/s off node, per rank",
+    "probe.over": "headers and framing",
+    "probe.rail": "rail",
+    "probe.written": "Written: {path}; pinchpoint calibrate reads it.",
 }

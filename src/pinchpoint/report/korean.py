@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pinchpoint.report.korean_scale import SCALE, SWEEP
 from pinchpoint.report.korean_watching import WATCHING
+from pinchpoint.report.korean_wire import WIRE
 
 __all__ = ["KOREAN"]
 
@@ -425,8 +426,6 @@ _PICTURES = {
     "picture.ladder.caption": "처리량: {parts}.",
     "picture.ladder.caption.ttft": "첫 토큰까지의 시간: 같은 단계들에서 사용자가 기다리는 시간.",
     "picture.ladder.alt": "{ladder}: {words}",
-    "picture.gaps.title": "개수 기준과 시간 기준의 간격: {ladder}, {level}, 간격 {n}개",
-    "picture.gaps.x": "한 스트림에서 토큰 사이의 간격, ms",
     "picture.ladder.caption.trade": "처리량 대 대기: 표시 옆의 수는 사용자 수입니다. 선이 위로 꺾이거나 되돌아오는 곳부터는 사용자가 늘어도 기다릴 뿐입니다.",
     "picture.trade": "처리량 대 대기",
     "picture.rails.title": "레일 간 비교: {rung}",
@@ -439,6 +438,8 @@ _PICTURES = {
     "picture.wire.y": "토큰당 {unit}",
     "picture.wire.caption": "계산된 토큰당 네트워크 바이트. 한 스텝을 더 많은 토큰이 나누는 곳에서 줄어들며, 줄지 않는 것은 토큰마다 드는 몫입니다.",
     "picture.wire.alt": "사용자가 가장 적을 때부터 가장 많을 때까지 토큰당 바이트: {curves}.",
+    "picture.gaps.title": "개수 기준과 시간 기준의 간격: {ladder}, {level}, 간격 {n}개",
+    "picture.gaps.x": "한 스트림에서 토큰 사이의 간격, ms",
     "picture.gaps.count": "간격 수의 비율",
     "picture.gaps.time": "디코드 시간의 비율",
     "picture.gaps.base": "기본 간격",
@@ -605,6 +606,7 @@ _HYPOTHESES = {
     "hypothesis.KV pressure": "KV 캐시 압박",
     "hypothesis.unequal ranks": "랭크 불균형",
     "hypothesis.network": "네트워크",
+    "hypothesis.network latency": "네트워크 지연",
     "hypothesis.API front end": "API 프런트엔드",
     "hypothesis.host pressure": "호스트 CPU 부족",
 }
@@ -710,5 +712,6 @@ KOREAN: dict[str, str] = {
     **_METRICS,
     **SWEEP,
     **SCALE,
+    **WIRE,
     **WATCHING,
 }

@@ -6,6 +6,7 @@ A particle whose form hangs on the sound before it is written with both, ``은(�
 from __future__ import annotations
 
 from pinchpoint.report.korean_reasons import REASONS
+from pinchpoint.report.korean_wire import WIRE_SAID
 
 __all__ = ["CLAUSES", "KINDS", "KOREAN_SAID", "LISTS"]
 
@@ -270,7 +271,6 @@ _WATCHED = {
     "ports and NICs on the same clock (--watch)": "같은 시계로 본 포트와 NIC(--watch)",
     "the hottest port ({PORT}) carried {mean} of line rate on average and {most} at most over one reading ({where}); bursts shorter than {blind} cannot be seen": "가장 바쁜 포트({PORT})가 회선 속도의 평균 {mean}, 한 번의 읽기에서 최대 {most}을(를) 날랐습니다({where}). {blind}보다 짧은 버스트는 볼 수 없습니다",
     "{sign} rose on {PORT}": "{PORT}에서 {sign} 카운터가 늘었습니다",
-    "bandwidth is cleared: {why}; what latency costs is not decided": "대역폭은 원인이 아닙니다: {why}. 지연으로 인한 손실은 판단을 보류합니다",
     "faster sampling at the hosts (--watch nic:// or rdma://)": "호스트에서의 더 빠른 표본(--watch nic:// 또는 rdma://)",
     "{why}, so its time and the front end's are one": "{why}. 따라서 엔진의 시간과 프런트엔드의 시간이 구별되지 않습니다",
     "the client waits {a} ms for a first token, the engine says {b} ms ({where})": "클라이언트는 첫 토큰을 {a} ms 기다리고, 엔진은 {b} ms라고 합니다({where})",
@@ -391,4 +391,5 @@ KOREAN_SAID: dict[str, str] = {
     **_CEILINGS,
     **_CLAIMS,
     **REASONS,
+    **WIRE_SAID,
 }

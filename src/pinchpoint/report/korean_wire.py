@@ -33,6 +33,14 @@ WIRE: dict[str, str] = {
     "net.col.from_ports": "포트로 본 값",
     "net.col.from_tokens": "토큰으로 본 값",
     "net.col.with_steps": "포트와 스텝으로 본 값",
+    "probe.head": "노드 {nodes}개, 노드당 랭크 {per_node}개의 all-to-all, {device}에서 {backend}",
+    "probe.bytes": "랭크당 바이트",
+    "probe.time": "µs",
+    "probe.spread": "배치별",
+    "probe.rate": "노드 밖으로, 랭크당 GB/s",
+    "probe.over": "헤더와 프레이밍",
+    "probe.rail": "레일",
+    "probe.written": "저장: {path}. pinchpoint calibrate가 읽습니다.",
 }
 
 # English pattern -> Korean pattern; see docs/languages.md.

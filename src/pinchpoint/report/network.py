@@ -10,6 +10,7 @@ from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Cell, Head, Notes
+from pinchpoint.report.wire import wire_grids
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
@@ -27,14 +28,14 @@ def rows_of(findings: Findings, kind: str) -> list[dict[str, Any]]:
 
 
 def network(findings: Findings, words: Words) -> list[Grid]:
-    """Totals, rails, the ports of the busiest rung and the signs of congestion; empty where no port was read."""
+    """Headroom, cost per token, totals, rails, the busiest rung's ports, signs of congestion; empty without ports."""
     found = [
         _totals(findings, words),
         _rails(findings, words),
         _ports(findings, words),
         _signs(findings, words),
     ]
-    return [grid for grid in found if grid is not None]
+    return [*wire_grids(findings, words), *(grid for grid in found if grid is not None)]
 
 
 def busiest_rung(ports: Iterable[Row]) -> int | None:

@@ -71,7 +71,7 @@ class Endpoint:
         self.no_switch = ""  # why it has none
         try:
             self.engine.ports = SwitchPorts(twin)
-            self.switch = Switch(twin.name, self.engine.ports, self.engine_now, speed)
+            self.switch = Switch(twin.name, self.engine.ports, self._caught_up, speed)
         except TableError as lacking:
             self.no_switch = str(lacking)
         self.streams: dict[int, Stream] = {}
@@ -88,6 +88,13 @@ class Endpoint:
 
     def _due_ns(self, engine_s: float) -> int:
         return self._origin_ns + round(engine_s / self.speed * SECOND)
+
+    def _caught_up(self) -> float:
+        """Engine seconds, with everything due by then played: counters of a late engine would stand still and then leap."""
+        at = self.engine_now()
+        self.engine.play(at)
+        self._arm()
+        return at
 
     def _arm(self) -> None:
         if self._alarm is None:
