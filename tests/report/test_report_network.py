@@ -9,6 +9,7 @@ import pytest
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.plan.model import Plan, Profile, Rung
 from pinchpoint.record.folder import Mark, RunFolder
+from pinchpoint.report.export import markdown_grid
 from pinchpoint.report.network import bits, busiest_rung, engine, network
 from pinchpoint.report.network_pictures import BINS, _lines, ports_and_tokens
 from pinchpoint.report.words import Words
@@ -116,3 +117,29 @@ def test_ports_and_tokens_share_their_axis_and_the_rates_are_those_of_the_counte
     [step] = [r for r in tokens.plot.renderers if "y" in r.data_source.data]
     assert np.sum(step.data_source.data["y"]) * 10 / BINS == pytest.approx(10, rel=0.01)  # ten tokens in all
     assert [key.text for key in ports.legend] == ["Ethernet1 (to leaf2) out"]
+
+
+def test_what_tokens_cost_on_the_wire_and_what_a_faster_network_could_give():
+    head = {"profile": "decode", "concurrency": 32, "rung": 0}
+    paid = {"value": 7.8e6, "low": 0.0, "high": 14.3e6}
+    rows = [
+        {"row": "headroom", **head, "port": "E1", "direction": "in", "bandwidth_share": 0.01, "latency_share": None,
+         "latency_low": None, "latency_high": None, "wire_ms_per_step": 0.467, "step_ms": 46.7, "blind_ms": 2000.0,
+         "refused": {"latency_share": "no exchange model was given"}},
+        {"row": "cost", **head, "counts": "switch", "octets_per_token": 22.6e6, "relative_cost": 0.683,
+         "relative_low": 0.546, "relative_high": 0.859, "steps_s": 21.4, "tokens_per_gpu_step": 2.06,
+         "frame_octets": None, "refused": {"frame_octets": "no counter of packets was read"}},
+        {"row": "paid", "rung": None, "per_step": None, "per_token": paid, "always": paid, "scatter": 2.5,
+         "prefill_over_decode": None, "answers": ["one", "two"], "refused": {"per_step": "steps were not counted"}},
+        {"row": "prefill_share", **head, "from_ports": 0.161, "from_tokens": 0.162, "with_steps": None, "refused": {}},
+    ]  # fmt: skip
+    headroom, cost, split, share = network(Findings(fabric=rows), WORDS)
+    assert texts(headroom) == [["decode c32", "E1 in", "1.0 %", "–", "0.47 ms", "47 ms", "2.0 s"]]
+    assert texts(cost) == [["decode c32", "22.6 M", "0.68 (0.55–0.86)", "21.4", "2.06", "–"]]
+    assert texts(split)[1] == ["per token", "7.80 M", "0–14.3 M"]
+    assert texts(split)[0] == ["per step", "–", "–"]
+    assert texts(share) == [["decode c32", "16 %", "16 %", "–"]]
+    assert headroom.notes == ["no exchange model was given"]
+    assert "2.5 times further apart" in split.more
+    assert split.more.endswith("everything the numbers leave open: one; two.")
+    assert "everything the numbers leave open: one; two." in "\n".join(markdown_grid(split))

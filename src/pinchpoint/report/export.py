@@ -153,7 +153,8 @@ def markdown_grid(grid: Grid | None) -> list[str]:
     lines = [f"## {_escaped(grid.caption)}", "", _row(map(_head, grid.heads)), _row(rule)]
     lines += [_row(map(_cell, row)) for row in grid.rows]
     notes = [f"{number}. {_escaped(note, 600)}" for number, note in enumerate(grid.notes, 1)]
-    return [*lines, "", *notes, ""] if notes else [*lines, ""]
+    more = [_escaped(grid.more, 1500), ""] if grid.more else []
+    return [*lines, "", *notes, "", *more] if notes else [*lines, "", *more]
 
 
 def _head(head: Head) -> str:

@@ -74,7 +74,8 @@ def _port(row: Row, words: Words) -> Cell:
 
 
 def _ms(value: float) -> str:
-    return show_duration(value * MILLISECOND)
+    """Tenths of a millisecond matter here: exchanges are shorter than that."""
+    return f"{figures.plain(value, 2)} ms" if value < 10 else show_duration(value * MILLISECOND)
 
 
 def _cost(findings: Findings, words: Words) -> Grid | None:
