@@ -245,6 +245,16 @@ def test_headroom_is_the_hottest_ports_use_and_the_exchanges_latency():
     assert "no exchange model" in headroom_rows(fabric, DECODE)[0]["refused"]["latency_share"]
 
 
+def test_the_hottest_port_of_a_rung_bounds_it_in_either_direction():
+    cool = ports(0, "decode", 32, 0.01)[0]
+    hot = {**cool, "entity": "E2", "direction": "out", "use": {"mean": 0.03, "highest": 0.06}}
+    unknown = {**cool, "entity": "E3", "use": None}
+    (row,) = headroom_rows([cool, hot, unknown], DECODE[:1])
+    assert (row["port"], row["direction"], row["bandwidth_share"]) == ("E2", "out", 0.03)
+    assert row["highest_over_mean"] == pytest.approx(2.0)
+    assert "steps were not counted" in row["refused"]["wire_ms_per_step"]
+
+
 def found(model=None, ceilings=()):
     fabric = [*DECODE_PORTS, *cost_rows(DECODE_PORTS, DECODE)]
     fabric += headroom_rows(fabric, DECODE, model)
