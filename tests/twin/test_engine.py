@@ -31,6 +31,17 @@ def test_a_prompt_is_cut_into_chunks_of_the_budget():
     assert times_ms(run, 0) == [30, 40]
 
 
+def test_prompts_that_come_alone_stop_every_rank_in_lock_step_once_each():
+    """Two ranks, 1 ms a prompt token, half of a rank's work shared out: 100 tokens of one rank take 50 × ½ + 100 × ½ =
+    75 ms, those of both in one step 100 × ½ + 100 × ½ = 100 ms."""
+    engine = Engine(token_budget=100, ranks=2, routing="round_robin")
+    step = Step(prefill_token_us=1000, pooled_share=0.5)
+    together = simulate(engine, step, Open([0.0, 0.0], [100, 100], [1, 1]))
+    alone = simulate(engine, step, Open([0.0, 1.0], [100, 100], [1, 1]))
+    assert [round(1000 * s.first_s) for s in together.done] == [100, 100]
+    assert [round(1000 * (s.first_s - s.sent_s)) for s in alone.done] == [75, 75]
+
+
 def test_decodes_come_first_and_leave_less_of_the_budget():
     # B arrives while A decodes: A takes 1 of 100 tokens, so B's 100 need two steps
     run = simulate(Engine(token_budget=100), TEN_MS, Open([0.0, 0.012], [10, 100], [9, 2]))

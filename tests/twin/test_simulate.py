@@ -16,6 +16,7 @@ from pinchpoint.twin.calibrate import calibrate_rungs
 from pinchpoint.twin.constants import Hypothesis
 from pinchpoint.twin.engine import simulate as simulate_load
 from pinchpoint.twin.fromrun import table_of_run
+from pinchpoint.twin.judge import judge_rungs
 from pinchpoint.twin.measure import measure
 from pinchpoint.twin.model import Client, Engine, Step, Twin, write_twin
 from pinchpoint.twin.sweep import parse_over
@@ -114,6 +115,44 @@ def test_a_twin_is_found_again_from_its_own_run_folder(tmp_path):
     judgement = judge(tmp_path / "twin.yaml", tmp_path / "held")
     assert judgement.coverage >= 0.8
     assert judgement.mape < 0.06
+
+
+RANKS = Twin(
+    name="ranks",
+    engine=Engine(token_budget=512, ranks=8, routing="round_robin"),
+    step=Step(base_ms=10, prefill_token_us=200),
+)
+
+
+def test_a_run_is_judged_as_it_was_measured(tmp_path):
+    """Eight ranks in lock step lose far more to prompts that come alone than to those that come together: the twin's own
+    table was measured with slots that start together, the run with slots that end apart."""
+    mixed = Profile("mixed", 1024, 64)
+    ladder = Plan(output_dir=str(tmp_path / "run"), profiles=(mixed,), concurrency=(16,), seed=3)
+    simulate(RANKS, ladder, report=False)
+    write_twin(RANKS, tmp_path / "twin.yaml")
+    assert not RANKS.protocol.stagger
+    judged = {cell.metric: cell for cell in judge(tmp_path / "twin.yaml", tmp_path / "run").cells}
+    assert abs(judged["total_tok_s"].error) < 0.03
+    together = judge_rungs(RANKS, table_of_run(tmp_path / "run"))
+    assert next(c for c in together.cells if c.metric == "total_tok_s").error > 0.2
+
+
+def test_a_sweep_can_be_played_with_slots_that_end_apart():
+    together, apart = (
+        sweep(
+            RANKS,
+            "token_budget=512",
+            profiles=[Profile("mixed", 1024, 64)],
+            concurrency=[16],
+            staggered=staggered,
+        )
+        for staggered in (False, True)
+    )
+    rates = [found.points[0].metrics["total_tok_s"].value for found in (together, apart)]
+    assert rates[0] > 1.2 * rates[1]
+    assert any("--staggered plays them apart" in words for words in together.warnings)
+    assert any("slots end apart" in words for words in apart.warnings)
 
 
 # -- sweeps
