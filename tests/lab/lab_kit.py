@@ -28,6 +28,7 @@ from pinchpoint.record.folder import RunFolder
 RAILS = 4
 SWITCH, MGMT, NODES = "ppl_sw", "ppl_mgmt", ("ppl_n0", "ppl_n1")
 AGENT = "198.18.255.1"
+IN_BAND = "198.18.0.254"  # the switch as a node sees it, on rail 0
 SNMP_PORT = 1161
 CACHE = "1.3.6.1.4.1.8072.1.5.3.1.2.1.3.6.1.2.1.2.2"  # nsCacheTimeout of ifTable
 
@@ -84,6 +85,7 @@ class Fabric:
             sh("ip", "-n", name, "link", "set", "lo", "up")
         sh("ip", "-n", SWITCH, "link", "add", "br0", "type", "bridge")
         sh("ip", "-n", SWITCH, "link", "set", "br0", "up")
+        sh("ip", "-n", SWITCH, "addr", "add", f"{IN_BAND}/24", "dev", "br0")
         for number, node in enumerate(NODES):
             for rail in range(RAILS):
                 self._cable(node, number, rail)
@@ -209,7 +211,8 @@ class Fabric:
         ports = "".join(f"interface swp{n} 6 1000000000\n" for n in range(1, 2 * RAILS + 1))
         config = self.folder / "snmpd.conf"
         config.write_text(
-            f"agentAddress udp:{AGENT}:{SNMP_PORT}\nrocommunity public\nrwcommunity private\n{ports}"
+            f"agentAddress udp:{AGENT}:{SNMP_PORT},udp:{IN_BAND}:{SNMP_PORT}\n"
+            f"rocommunity public\nrwcommunity private\n{ports}"
         )
         environment = f"SNMP_PERSISTENT_DIR={self.folder}/snmp SNMPCONFPATH={self.folder}".split()
         self.daemon(

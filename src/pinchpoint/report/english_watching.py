@@ -24,5 +24,8 @@ WATCHING = {
     "watching.outages": "was down {n} times: {why}",
     "watching.outages.one": "was down once: {why}",
     "watching.down": "down: {why}",
-    "watching.whole": "the whole time",
+    "picture.network.engine.title": "Engine: requests running and waiting",
+    "picture.network.engine": "requests",
+    "picture.network.engine.running": "running",
+    "picture.network.engine.waiting": "waiting",
 }

@@ -24,5 +24,8 @@ WATCHING = {
     "watching.outages": "{n}번 끊김: {why}",
     "watching.outages.one": "한 번 끊김: {why}",
     "watching.down": "끊김: {why}",
-    "watching.whole": "전체 시간",
+    "picture.network.engine.title": "엔진: 실행 중인 요청과 대기 중인 요청",
+    "picture.network.engine": "요청",
+    "picture.network.engine.running": "실행 중",
+    "picture.network.engine.waiting": "대기 중",
 }

@@ -24,6 +24,7 @@ from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import figures
 from pinchpoint.report.canvas import ROLES, Drawing, Key, bare, label
 from pinchpoint.report.clean import clean
+from pinchpoint.report.engine_pictures import engine_course
 from pinchpoint.report.network import port_name, rows_of
 from pinchpoint.report.words import Words
 from pinchpoint.units import SECOND
@@ -44,7 +45,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def ports_and_tokens(findings: Findings, folder: RunFolder, words: Words) -> list[Drawing]:
-    """Tokens out and the busiest ports' rates over the whole run, one above the other; empty without ports."""
+    """Tokens out, what the engine counted, and the busiest ports' rates over the whole run, one above the other; empty
+    without ports."""
     rungs = [r for r in findings.rungs if r.start_ns is not None and r.end_ns is not None]
     if not rungs or not rows_of(findings, "port"):
         return []
@@ -54,9 +56,11 @@ def ports_and_tokens(findings: Findings, folder: RunFolder, words: Words) -> lis
         return []
     length = (span[1] - span[0]) / SECOND
     tokens, ports = _tokens(folder, span, length, words), _ports(lines, length, words)
-    for plot in (tokens.plot, ports.plot):
-        _bands(plot, findings, span[0], named=plot is tokens.plot)
-    return [tokens, ports]
+    engine = engine_course(folder, span, length, words)
+    drawn = [tokens, *([engine] if engine else []), ports]
+    for drawing in drawn:
+        _bands(drawing.plot, findings, span[0], named=drawing is tokens)
+    return drawn
 
 
 def _bands(plot: figure, findings: Findings, origin_ns: int, named: bool) -> None:

@@ -95,7 +95,7 @@ def network_picture(findings: Findings, folder: RunFolder | None, words: Words) 
     drawings = network_pictures.ports_and_tokens(findings, folder, words) if folder is not None else []
     if not drawings:
         return None
-    lines, axis = len(drawings[1].legend), drawings[0].plot.x_range
+    lines, axis = len(drawings[-1].legend), drawings[0].plot.x_range
     alt = words("picture.network.alt", lines=lines, seconds=figures.plain(axis.end - axis.start))
     caption = words("picture.network.caption", lines=lines)
     return Picture("network-time", words("picture.network.title"), alt, caption, _panels(*drawings), "", True)

@@ -102,6 +102,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key: str | None = None  # 401 without it
     drop_reused: bool = False  # the second request on a connection is dropped without a byte
     context: int = 1_000_000  # longer prompts give 400
+    host: str = "127.0.0.1"
     port: int = 0
     certificate: str | None = None  # path of a PEM file with certificate and key: TLS
 

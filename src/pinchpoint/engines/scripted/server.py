@@ -61,7 +61,7 @@ class Endpoint:
             task.add_done_callback(open_connections.discard)
 
         server = await asyncio.start_server(
-            begin, "127.0.0.1", self._script.port, limit=_HEADER_LIMIT, ssl=tls, backlog=4096
+            begin, self._script.host, self._script.port, limit=_HEADER_LIMIT, ssl=tls, backlog=4096
         )
         steps = asyncio.ensure_future(self._loop_of_steps.run()) if self._loop_of_steps else None
         ready(server.sockets[0].getsockname()[1])
