@@ -221,7 +221,9 @@ def _once_or_periodic(pauses: list[Pause], streams: Steps, base_ns: float) -> li
     if periodic(starts):
         named = dict.fromkeys(open_ones, "periodic")
     for i, pause in enumerate(pauses):
-        open_one = i in named or (pause.cause in (PREFILL, OWN_PROMPTS) and _beyond_its_prompts(pause, pauses))
+        open_one = i in named or (
+            pause.cause in (PREFILL, OWN_PROMPTS) and _beyond_its_prompts(pause, pauses)
+        )
         if open_one and _first_of_its_size(pause, pauses, streams, int(2 * base_ns)):
             named[i] = "compile"
     return [msgspec.structs.replace(p, cause=named.get(i, p.cause)) for i, p in enumerate(pauses)]
