@@ -569,15 +569,29 @@ app.command(probe)
 @probe.command(name="exchange")
 def probe_exchange(
     *,
-    output: Annotated[Path, Parameter(name=("--output", "-o"), help="The exchange table to write.")] = Path("exchange.csv"),
-    rendezvous: Annotated[str, Parameter(metavar="HOST:PORT", help="Of the first node; every node is told the same.")] = "127.0.0.1:29500",
+    output: Annotated[Path, Parameter(name=("--output", "-o"), help="The exchange table to write.")] = Path(
+        "exchange.csv"
+    ),
+    rendezvous: Annotated[
+        str, Parameter(metavar="HOST:PORT", help="Of the first node; every node is told the same.")
+    ] = "127.0.0.1:29500",
     nodes: Annotated[int, Parameter(help="Number of nodes.")] = 1,
     node: Annotated[int, Parameter(help="This one, from 0.")] = 0,
     ranks_per_node: Annotated[int, Parameter(help="Ranks on each node: its GPUs.")] = 2,
-    bytes: Annotated[str | None, Parameter(metavar="N,N,…", help="Bytes per rank and exchange, as 64k,1m. Default: those of decode and prefill.")] = None,
-    config_json: Annotated[Path | None, Parameter(help="The model's config.json, for its own sizes; else DeepSeek-V3's.")] = None,
+    bytes: Annotated[
+        str | None,
+        Parameter(
+            metavar="N,N,…",
+            help="Bytes per rank and exchange, as 64k,1m. Default: those of decode and prefill.",
+        ),
+    ] = None,
+    config_json: Annotated[
+        Path | None, Parameter(help="The model's config.json, for its own sizes; else DeepSeek-V3's.")
+    ] = None,
     backend: Annotated[str, Parameter(help="auto, gloo (CPUs) or nccl (GPUs).")] = "auto",
-    interfaces: Annotated[str, Parameter(metavar="NAME,…", help="Interface of each local rank, or one for all.")] = "",
+    interfaces: Annotated[
+        str, Parameter(metavar="NAME,…", help="Interface of each local rank, or one for all.")
+    ] = "",
     json: Json = False,
 ) -> int:
     """Time an all-to-all at the message sizes of decode and prefill, on every node at once; needs torch.

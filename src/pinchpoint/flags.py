@@ -325,7 +325,9 @@ class OutputFlags:
             help="Run folder. Default runs/<UTC time>-<model>.",
         ),
     ] = None
-    lang: Annotated[Text, Parameter(metavar="LANG", group=OUTPUT, help="Language of the report: en or ko.")] = None
+    lang: Annotated[
+        Text, Parameter(metavar="LANG", group=OUTPUT, help="Language of the report: en or ko.")
+    ] = None
     metadata: Annotated[
         Words,
         Parameter(metavar="NAME=VALUE", group=OUTPUT, help="name=value, kept with the run; repeatable."),

@@ -236,7 +236,9 @@ def test_lag_that_could_make_the_tail():
 def test_a_starved_client_has_few_samples_and_is_the_limit():
     """Three wake-ups, each 900 ms late, in some four seconds: too few for a tail, and plain enough."""
     rows = one_slot(10, osl=30)
-    starved = samples_of(gauge("client", "worker-0", "loop_lag", "ns", [(t, 900 * MS) for t in (1000, 2000, 3000)]))
+    starved = samples_of(
+        gauge("client", "worker-0", "loop_lag", "ns", [(t, 900 * MS) for t in (1000, 2000, 3000)])
+    )
     found = reading(rows, samples=starved)
     assert found.client.lag_p99_ms is None
     assert found.client.limited

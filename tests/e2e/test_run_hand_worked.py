@@ -114,7 +114,12 @@ def test_a_stalling_engine_loses_the_share_of_time_it_stands_still(scripted, pin
     assert max(pause["frozen"] for pause in rung["pauses"]) == 4
     assert all(240 <= pause["length_ms"] <= 320 for pause in rung["pauses"])
     # On a quiet host the beat is seen for what it is; a busy one may be named instead. Never a prompt.
-    assert {pause["cause"] for pause in rung["pauses"]} <= {"periodic", "unattributed", "host pressure", "client lag"}
+    assert {pause["cause"] for pause in rung["pauses"]} <= {
+        "periodic",
+        "unattributed",
+        "host pressure",
+        "client lag",
+    }
 
 
 def test_prompts_that_block_decoding_are_found_by_name(scripted, pinchpoint):

@@ -148,7 +148,10 @@ def _users(load: Load, plan: Plan, words: Words) -> Big:
     key = "money.users.at_least" if load.at_least else "money.users.value"
     kept = load.at.kept if load.at else None
     rests = words(
-        "money.users.why", share=figures.percent(kept), limits=_limits(plan.goodput), kept=figures.percent(KEPT)
+        "money.users.why",
+        share=figures.percent(kept),
+        limits=_limits(plan.goodput),
+        kept=figures.percent(KEPT),
     )
     return Big(name, words(key, users=load.users), rests)
 

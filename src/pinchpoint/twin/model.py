@@ -127,7 +127,9 @@ class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     domain_gpus: int | None = None  # scale-up domain where it is not a node: 72
     smallest_nodes: int | None = None  # that the model fits in
     bytes_per_token: float | None = None  # measured: leaves the NICs per computed token, at these nodes
-    bytes_per_step: float | None = None  # measured: leaves the NICs per step, over all GPUs, however few its tokens
+    bytes_per_step: float | None = (
+        None  # measured: leaves the NICs per step, over all GPUs, however few its tokens
+    )
     switch_ports: int | None = None
     switch_buffer_mb: float | None = None  # shared by the switch's ports
     hop_us: float | None = None  # a switch and its cable
