@@ -7,8 +7,13 @@ import shutil
 import subprocess
 
 import pytest
+from hypothesis import settings
 
 from pinchpoint.engines.scripted import Script, ScriptedProcess, ScriptedThread
+
+# No test watches how long an example takes: a shared machine may stand still for a while.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture
