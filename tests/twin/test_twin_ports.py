@@ -27,7 +27,8 @@ from pinchpoint.twin.ports import SwitchPorts, Work
 from pinchpoint.watch.snmp_source import SnmpSource
 from pinchpoint.watch.source import decoded
 from pinchpoint.watch.spec import read_spec
-from pinchpoint.wire.snmp import encode_oid, get_bulk, get_request, read_response
+from pinchpoint.wire.ber import encode_oid
+from pinchpoint.wire.snmp import get_bulk, get_request, read_response
 from pinchpoint.wire.snmp_reply import GET_NEXT, answer, counter64, read_question
 
 # Two nodes of two GPUs; a token weighs 1,000 octets, a step 400, over all GPUs; ports of 8 Mb/s carry 1 MB a second.

@@ -14,7 +14,7 @@ from watch_kit import gnmi_messages, oid_bytes, tlv
 
 from pinchpoint.errors import PlanError, SourceError
 from pinchpoint.watch.spec import read_spec, read_speed
-from pinchpoint.wire import gnmi, snmp
+from pinchpoint.wire import ber, gnmi, snmp
 from pinchpoint.wire.prometheus import Wanted, check_page, read_page
 
 # -- metrics pages -----------------------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ def test_a_get_as_net_snmp_sends_it():
     ],
 )
 def test_object_identifiers(oid, body):
-    assert snmp.encode_oid(oid)[2:] == bytes.fromhex(body)
-    assert snmp.oid_text(bytes.fromhex(body)) == oid
+    assert ber.encode_oid(oid)[2:] == bytes.fromhex(body)
+    assert ber.oid_text(bytes.fromhex(body)) == oid
 
 
 oids = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=14).map(lambda parts: (1, 3, *parts))

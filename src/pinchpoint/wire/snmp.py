@@ -11,19 +11,31 @@ from operator import and_
 from typing import NamedTuple
 
 from pinchpoint.errors import SourceError
+from pinchpoint.wire.ber import (
+    INTEGER,
+    NULL,
+    OCTETS,
+    OID,
+    SEQUENCE,
+    encode_oid,
+    enter,
+    integer,
+    oid_text,
+    read_integer,
+    skip,
+    tlv,
+    tlv_at,
+)
 
 __all__ = [
     "FixedGet",
     "Response",
     "Value",
-    "encode_oid",
     "get_bulk",
     "get_request",
-    "oid_text",
     "read_response",
 ]
 
-INTEGER, OCTETS, NULL, OID, SEQUENCE = 0x02, 0x04, 0x05, 0x06, 0x30
 IP, COUNTER32, GAUGE32, TICKS, OPAQUE, COUNTER64 = 0x40, 0x41, 0x42, 0x43, 0x44, 0x46
 NO_OBJECT, NO_INSTANCE, END_OF_VIEW = 0x80, 0x81, 0x82
 GET, RESPONSE, BULK = 0xA0, 0xA2, 0xA5
@@ -55,15 +67,6 @@ class Response(NamedTuple):
 # -- writing ------------------------------------------------------------------------------------------------------
 
 
-def encode_oid(text: str) -> bytes:
-    """``1.3.6.1`` as a whole TLV."""
-    parts = [int(part) for part in text.strip(".").split(".")]
-    if len(parts) < 2 or parts[0] > 2 or (parts[0] < 2 and parts[1] > 39) or min(parts) < 0:
-        raise ValueError(f"{text!r} is no object identifier")
-    body = b"".join(_base128(part) for part in [40 * parts[0] + parts[1], *parts[2:]])
-    return bytes([OID]) + _length(len(body)) + body
-
-
 def get_request(community: bytes, request_id: int, oids: list[str]) -> bytes:
     """A GET."""
     return _message(community, GET, request_id, 0, 0, [encode_oid(oid) for oid in oids])
@@ -77,38 +80,15 @@ def get_bulk(community: bytes, request_id: int, oid: str, repetitions: int) -> b
 def _message(
     community: bytes, kind: int, request_id: int, second: int, third: int, oids: list[bytes]
 ) -> bytes:
-    bindings = b"".join(_tlv(SEQUENCE, oid + b"\x05\x00") for oid in oids)
-    pdu = _tlv(kind, _id(request_id) + _integer(second) + _integer(third) + _tlv(SEQUENCE, bindings))
-    return _tlv(SEQUENCE, _VERSION_2C + _tlv(OCTETS, community) + pdu)
+    bindings = b"".join(tlv(SEQUENCE, oid + b"\x05\x00") for oid in oids)
+    pdu = tlv(kind, _id(request_id) + integer(second) + integer(third) + tlv(SEQUENCE, bindings))
+    return tlv(SEQUENCE, _VERSION_2C + tlv(OCTETS, community) + pdu)
 
 
 def _id(request_id: int) -> bytes:
     return b"\x02\x04" + struct.pack(
         ">i", request_id
     )  # always four octets, so that it can be replaced in place
-
-
-def _integer(value: int) -> bytes:
-    size = max(1, (value.bit_length() + 8) // 8)
-    return _tlv(INTEGER, value.to_bytes(size, "big", signed=True))
-
-
-def _tlv(tag: int, body: bytes) -> bytes:
-    return bytes([tag]) + _length(len(body)) + body
-
-
-def _length(size: int) -> bytes:
-    if size < 128:
-        return bytes([size])
-    octets = size.to_bytes((size.bit_length() + 7) // 8, "big")
-    return bytes([0x80 | len(octets)]) + octets
-
-
-def _base128(value: int) -> bytes:
-    octets = [value & 0x7F]
-    while value := value >> 7:
-        octets.append(0x80 | (value & 0x7F))
-    return bytes(reversed(octets))
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
@@ -121,40 +101,25 @@ def read_response(data: bytes) -> Response:
         SourceError: it is none, or is damaged.
     """
     try:
-        at, _ = _enter(data, 0, SEQUENCE)
-        at = _skip(data, _skip(data, at))
-        at, _ = _enter(data, at, RESPONSE)
-        request_id, at = _read_integer(data, at)
-        error, at = _read_integer(data, at)
-        error_index, at = _read_integer(data, at)
-        at, end = _enter(data, at, SEQUENCE)
+        at, _ = enter(data, 0, SEQUENCE)
+        at = skip(data, skip(data, at))
+        at, _ = enter(data, at, RESPONSE)
+        request_id, at = read_integer(data, at)
+        error, at = read_integer(data, at)
+        error_index, at = read_integer(data, at)
+        at, end = enter(data, at, SEQUENCE)
         values = []
         while at < end:
-            at, _ = _enter(data, at, SEQUENCE)
-            tag, start, at = _tlv_at(data, at)
+            at, _ = enter(data, at, SEQUENCE)
+            tag, start, at = tlv_at(data, at)
             if tag != OID:
                 raise ValueError("a binding without a name")
             name = oid_text(data[start:at])
-            tag, start, at = _tlv_at(data, at)
+            tag, start, at = tlv_at(data, at)
             values.append((name, _value(tag, data[start:at])))
         return Response(request_id, error, error_index, values)
     except (IndexError, ValueError) as failure:
         raise SourceError(f"not an SNMP answer: {failure}") from None
-
-
-def oid_text(body: bytes) -> str:
-    """``1.3.6.1`` from the content octets of an object identifier."""
-    parts: list[int] = []
-    number = 0
-    for octet in body:
-        number = number << 7 | octet & 0x7F
-        if not octet & 0x80:
-            parts.append(number)
-            number = 0
-    if not parts:
-        raise ValueError("an empty object identifier")
-    first = min(parts[0] // 40, 2)
-    return ".".join(map(str, [first, parts[0] - 40 * first, *parts[1:]]))
 
 
 class _Layout(NamedTuple):
@@ -214,18 +179,18 @@ class FixedGet:
             raise SourceError(f"not an SNMP answer: {failure}") from None
 
     def _read(self, data: bytes, request_id: int) -> list[int | None] | None:
-        at, _ = _enter(data, 0, SEQUENCE)
-        at = _skip(data, _skip(data, at))
-        at, _ = _enter(data, at, RESPONSE)
-        _, id_at, id_end = _tlv_at(data, at)
-        told_id, at = _read_integer(data, at)
+        at, _ = enter(data, 0, SEQUENCE)
+        at = skip(data, skip(data, at))
+        at, _ = enter(data, at, RESPONSE)
+        _, id_at, id_end = tlv_at(data, at)
+        told_id, at = read_integer(data, at)
         if told_id != request_id:
             return None
-        error, at = _read_integer(data, at)
-        _, at = _read_integer(data, at)
+        error, at = read_integer(data, at)
+        _, at = read_integer(data, at)
         if error:
             raise SourceError(f"the agent answers: {Response(0, error, 0, []).fault}")
-        at, end = _enter(data, at, SEQUENCE)
+        at, end = enter(data, at, SEQUENCE)
         spans = self._spans(data, at, end)
         plain = id_end - id_at == 4 and all(
             tag in _NUMBERS and 0 < stop - start <= 9 for tag, start, stop in spans
@@ -237,10 +202,10 @@ class FixedGet:
         """Tag, start and end of each value; the names must be those asked for, in their order."""
         spans = []
         for name in self._names:
-            at, _ = _enter(data, at, SEQUENCE)
+            at, _ = enter(data, at, SEQUENCE)
             if not data.startswith(name, at):
                 raise ValueError("an answer to another question")
-            tag, start, at = _tlv_at(data, at + len(name))
+            tag, start, at = tlv_at(data, at + len(name))
             if at > end:
                 raise ValueError("cut short")
             spans.append((tag, start, at))
@@ -280,36 +245,3 @@ def _value(tag: int, body: bytes) -> Value:
     if tag == OID:
         return oid_text(body)
     return None if tag in (NO_OBJECT, NO_INSTANCE, END_OF_VIEW, NULL) else bytes(body)
-
-
-def _tlv_at(data: bytes, at: int) -> tuple[int, int, int]:
-    """Tag, start and end of the content."""
-    tag, size = data[at], data[at + 1]
-    at += 2
-    if size & 0x80:
-        count = size & 0x7F
-        if not 0 < count <= 4:
-            raise ValueError("a length that is no length")
-        size = int.from_bytes(data[at : at + count], "big")
-        at += count
-    if at + size > len(data):
-        raise ValueError("cut short")
-    return tag, at, at + size
-
-
-def _enter(data: bytes, at: int, expected: int) -> tuple[int, int]:
-    tag, start, end = _tlv_at(data, at)
-    if tag != expected:
-        raise ValueError(f"tag {tag:#x} where {expected:#x} belongs")
-    return start, end
-
-
-def _skip(data: bytes, at: int) -> int:
-    return _tlv_at(data, at)[2]
-
-
-def _read_integer(data: bytes, at: int) -> tuple[int, int]:
-    tag, start, end = _tlv_at(data, at)
-    if tag != INTEGER:
-        raise ValueError("a number is missing")
-    return int.from_bytes(data[start:end], "big", signed=True), end

@@ -5,6 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pinchpoint.errors import SourceError
+from pinchpoint.wire.ber import (
+    OCTETS,
+    OID,
+    SEQUENCE,
+    encode_oid,
+    enter,
+    integer,
+    oid_text,
+    read_integer,
+    tlv,
+    tlv_at,
+)
 from pinchpoint.wire.snmp import (
     BULK,
     COUNTER32,
@@ -12,20 +24,9 @@ from pinchpoint.wire.snmp import (
     END_OF_VIEW,
     GAUGE32,
     GET,
-    INTEGER,
     NO_INSTANCE,
-    OCTETS,
-    OID,
     RESPONSE,
-    SEQUENCE,
     TICKS,
-    _enter,
-    _integer,
-    _read_integer,
-    _tlv,
-    _tlv_at,
-    encode_oid,
-    oid_text,
 )
 
 __all__ = ["GET_NEXT", "Bound", "Question", "answer", "counter32", "counter64", "gauge", "missing", "number", "past_end",
@@ -57,25 +58,25 @@ def read_question(data: bytes) -> Question:
         SourceError: it is none, of another version, or damaged.
     """
     try:
-        at, _ = _enter(data, 0, SEQUENCE)
-        version, at = _read_integer(data, at)
+        at, _ = enter(data, 0, SEQUENCE)
+        version, at = read_integer(data, at)
         if version != _VERSION_2C:
             raise ValueError("not version 2c")
-        tag, start, at = _tlv_at(data, at)
+        tag, start, at = tlv_at(data, at)
         if tag != OCTETS:
             raise ValueError("no community")
         community = data[start:at]
-        kind, at, _ = _tlv_at(data, at)
+        kind, at, _ = tlv_at(data, at)
         if kind not in _KINDS:
             raise ValueError(f"PDU {kind:#x} is not answered")
-        request_id, at = _read_integer(data, at)
-        plain, at = _read_integer(data, at)
-        times, at = _read_integer(data, at)
-        at, end = _enter(data, at, SEQUENCE)
+        request_id, at = read_integer(data, at)
+        plain, at = read_integer(data, at)
+        times, at = read_integer(data, at)
+        at, end = enter(data, at, SEQUENCE)
         names = []
         while at < end:
-            inner, at = _enter(data, at, SEQUENCE)
-            tag, start, stop = _tlv_at(data, inner)
+            inner, at = enter(data, at, SEQUENCE)
+            tag, start, stop = tlv_at(data, inner)
             if tag != OID:
                 raise ValueError("a binding without a name")
             names.append(oid_text(data[start:stop]))
@@ -86,9 +87,9 @@ def read_question(data: bytes) -> Question:
 
 def answer(question: Question, values: list[tuple[str, Bound]]) -> bytes:
     """The response PDU, no error."""
-    bindings = b"".join(_tlv(SEQUENCE, encode_oid(name) + value) for name, value in values)
-    pdu = _tlv(RESPONSE, _integer(question.request_id) + _integer(0) + _integer(0) + _tlv(SEQUENCE, bindings))
-    return _tlv(SEQUENCE, _integer(_VERSION_2C) + _tlv(OCTETS, question.community) + pdu)
+    bindings = b"".join(tlv(SEQUENCE, encode_oid(name) + value) for name, value in values)
+    pdu = tlv(RESPONSE, integer(question.request_id) + integer(0) + integer(0) + tlv(SEQUENCE, bindings))
+    return tlv(SEQUENCE, integer(_VERSION_2C) + tlv(OCTETS, question.community) + pdu)
 
 
 def counter64(value: int) -> Bound:
@@ -113,24 +114,24 @@ def ticks(hundredths: int) -> Bound:
 
 def number(value: int) -> Bound:
     """INTEGER."""
-    return _tlv(INTEGER, value.to_bytes(max(1, (value.bit_length() + 8) // 8), "big", signed=True))
+    return integer(value)
 
 
 def text(value: str) -> Bound:
     """OCTET STRING."""
-    return _tlv(OCTETS, value.encode())
+    return tlv(OCTETS, value.encode())
 
 
 def missing() -> Bound:
     """noSuchInstance."""
-    return _tlv(NO_INSTANCE, b"")
+    return tlv(NO_INSTANCE, b"")
 
 
 def past_end() -> Bound:
     """endOfMibView."""
-    return _tlv(END_OF_VIEW, b"")
+    return tlv(END_OF_VIEW, b"")
 
 
 def _unsigned(tag: int, value: int) -> Bound:
     value &= (1 << _WHOLE[tag]) - 1
-    return _tlv(tag, value.to_bytes(value.bit_length() // 8 + 1, "big"))
+    return tlv(tag, value.to_bytes(value.bit_length() // 8 + 1, "big"))
