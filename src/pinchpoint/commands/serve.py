@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from pinchpoint import child
 from pinchpoint.errors import EndpointError
 from pinchpoint.twin.model import Twin, read_twin, write_twin
 
@@ -104,14 +105,8 @@ class TwinProcess:
         self._close()
 
     def _close(self) -> None:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        child.end(self._process, 5)
         self._process.stdout.close()
         self._scratch.cleanup()
 

@@ -14,6 +14,7 @@ from typing import IO, Protocol
 
 import msgspec
 
+from pinchpoint import child
 from pinchpoint.drive.orders import Assignment, WorkerAnswer
 from pinchpoint.units import MILLISECOND
 
@@ -131,14 +132,7 @@ class LocalWorker:
 
     def end(self) -> None:
         """Close its input, which ends it; by force if it does not listen."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        child.end(self.process, _END_S)
         self._thread.join(_END_S)
         assert self.process.stdout is not None
         self.process.stdout.close()

@@ -24,6 +24,7 @@ from typing import IO, Any
 
 import msgspec
 
+from pinchpoint import child
 from pinchpoint.engines.micro_gguf import MicroModel, write_gguf
 from pinchpoint.errors import EndpointError
 
@@ -158,15 +159,10 @@ def _healthy(url: str) -> bool:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    try:
-        process.wait(2)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(10)
+    assert process.stdout is not None
+    with contextlib.suppress(OSError):
+        process.stdout.close()
+    child.end(process, 2)
 
 
 def _last_words(log: IO[bytes]) -> str:

@@ -15,6 +15,7 @@ from typing import IO, Any, Self
 
 import msgspec
 
+from pinchpoint import child
 from pinchpoint.plan.model import Plan
 from pinchpoint.units import MILLISECOND
 from pinchpoint.watch import orders
@@ -101,15 +102,8 @@ class _Process:
             self.process.stdin.flush()
 
     def end(self) -> None:
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        child.end(self.process, _END_S)
         self._thread.join(_END_S)
         self.process.stdout.close()
         self._errors.close()

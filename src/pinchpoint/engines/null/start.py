@@ -15,6 +15,7 @@ from typing import BinaryIO, Self, get_args
 import msgspec
 import uvloop
 
+from pinchpoint import child
 from pinchpoint.drive.preflight import raise_descriptor_limit
 from pinchpoint.engines.null.pace import Mode, Pace
 from pinchpoint.engines.null.server import Engine, Told
@@ -68,15 +69,9 @@ class NullProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
         self._process.stdout.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        child.end(self._process, 5)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from pinchpoint import child
 from pinchpoint.engines.scripted.script import Script, Sent
 from pinchpoint.engines.scripted.server import Endpoint
 from pinchpoint.errors import EndpointError
@@ -104,15 +105,9 @@ class ScriptedProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
         self._process.stdout.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        child.end(self._process, 5)
 
 
 def _url(script: Script, port: int) -> str:
