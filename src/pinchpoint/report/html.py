@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import msgspec
 
 from pinchpoint import vocab
@@ -21,6 +20,7 @@ from pinchpoint.report.failures import Failure, failure_lines, read_failures
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Ladder, ladders
+from pinchpoint.report.page import render
 from pinchpoint.report.said import claimed, doubts, split_sentence
 from pinchpoint.report.terminal import causes, level
 from pinchpoint.report.words import Words
@@ -49,15 +49,8 @@ def html_report(findings: Findings, folder: RunFolder | None = None, lang: str =
     Without ``folder`` (an imported table, findings alone) the pictures that need the record are left out.
     """
     words = Words(lang)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pinchpoint.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     said = in_language(findings, words)
-    return environment.get_template("report.html.j2").render(**_context(said, folder, words))
+    return render("report.html.j2", **_context(said, folder, words))
 
 
 def write_report(folder: RunFolder, findings: Findings, path: Path, lang: str | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jinja2
 import msgspec
 
 from pinchpoint.analyse.findings import Findings
@@ -19,6 +18,7 @@ from pinchpoint.report.export import markdown_grid
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Cell, Head
+from pinchpoint.report.page import render
 from pinchpoint.report.said import doubts, split_sentence
 from pinchpoint.report.words import Words
 
@@ -55,11 +55,7 @@ def money_json(findings: Findings, plan: Plan, money: Money) -> bytes:
 
 def money_page(findings: Findings, folder: RunFolder, words: Words, money: Money) -> str:
     """One HTML page, printed on one sheet."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pinchpoint.report"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    return environment.get_template("money.html.j2").render(**_context(findings, folder, words, money))
+    return render("money.html.j2", **_context(findings, folder, words, money))
 
 
 def money_markdown(findings: Findings, folder: RunFolder, words: Words, money: Money) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import msgspec
 
 from pinchpoint.record.files import write_bytes
@@ -14,6 +13,7 @@ from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.ladder import Cell, Head
+from pinchpoint.report.page import render
 from pinchpoint.report.words import Words
 
 __all__ = ["sweep_page", "write_sweep"]
@@ -55,16 +55,10 @@ def sweep_page(sweep: Mapping[str, Any], lang: str = "en") -> str:
     from pinchpoint.report.canvas import ROLES, bokeh_script
 
     words = Words(lang)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pinchpoint.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     over = words.either(f"sweep.over.{sweep['over']}", clean(sweep["over"], 60))
     by_rung = _by_rung(sweep["points"])
-    return environment.get_template("sweep.html.j2").render(
+    return render(
+        "sweep.html.j2",
         t=words,
         lang=words.lang,
         twin=clean(sweep["twin"], 120),
