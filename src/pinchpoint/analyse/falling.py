@@ -8,10 +8,9 @@ import msgspec
 
 from pinchpoint.analyse.figures import several, times
 from pinchpoint.analyse.levels import Level
+from pinchpoint.plan.ladder import FALL
 
-__all__ = ["FALL", "Fall", "fall_of"]
-
-FALL = 0.97  # of the best: a rung below it, with all after it, may be a fall
+__all__ = ["Fall", "fall_of"]
 
 
 class Fall(msgspec.Struct, frozen=True):

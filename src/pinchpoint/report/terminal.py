@@ -262,13 +262,12 @@ def causes(reading: RungReading, words: Words) -> str:
     """``58 coincide with prefill, 4 unattributed (2 % of the window)``; over all pauses, also those not listed."""
     counted = Counter(reading.pause_causes or (pause.cause for pause in reading.pauses))
     named = {c: words("pauses.cause", n=n, cause=named_cause(c, words)) for c, n in counted.most_common()}
-    share = (
-        reading.pause_share_unattributed
-    )  # of every pause that neither prompts, nor client or host, explain
-    if share is not None and len(counted) > 1 and not counted.keys() & {"compile", "periodic", "preemption"}:
-        rest = named.get("unattributed")
-        named |= {} if rest is None else {
-            "unattributed": words("pauses.cause.share", cause=rest, share=figures.percent(share))}  # fmt: skip
+    # The share is that of all pauses that neither prompts nor client or host explain.
+    share = reading.pause_share_unattributed
+    alone = len(counted) == 1 or counted.keys() & {"compile", "periodic", "preemption"}
+    if share is not None and "unattributed" in named and not alone:
+        rest = named["unattributed"]
+        named["unattributed"] = words("pauses.cause.share", cause=rest, share=figures.percent(share))
     return ", ".join(named.values())
 
 
