@@ -1,9 +1,10 @@
 """One connection, one request at a time: stamp now, think later.
 
 On each network read the time is taken. A read that differs from those before it in one text only is recognised by its
-bytes, and that is all. Any other is kept beside its time, and parsed at once only while the first token is awaited, or
-when it may hold the end of the answer, or when reads were alike so far; else in batches, and by a sweep of everything
-that has grown old. An event's time is that of the read that completed it, whenever it was parsed.
+bytes, and that is all (:mod:`pinchpoint.drive.stretch`). Any other is kept beside its time, and parsed at once only
+while the first token is awaited, or when it may hold the end of the answer, or when reads were alike so far; else in
+batches, and by a sweep of everything that has grown old. An event's time is that of the read that completed it, whenever
+it was parsed.
 
 A plain Protocol is used, not a BufferedProtocol: uvloop reads into one buffer per loop and hands over a copy of what
 arrived, so a buffer of our own would only add a second Python call per read.
@@ -12,11 +13,11 @@ arrived, so a buffer of our own would only add a second Python call per read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from pinchpoint.drive.stretch import Stretch, learn_frame, stretch_of
 from pinchpoint.units import SECOND, now_ns, show_duration
 from pinchpoint.vocab import ErrorKind
 from pinchpoint.wire.answer import Answer, AnswerReader, How
@@ -31,6 +32,7 @@ _SHORT = 8  # a read this short may be a piece of an end that was cut
 # found by the sweep.
 _ENDS = (b"0\r\n\r\n", b"]\n\n\r\n", b"]\n\n", b"]\r\n\r\n", b"]\r\n\r\n\r\n", b"]\n\r\n", b"]\n")
 _KEEP_ALIVE_MARGIN_S = 0.5
+_GATHER_NS = SECOND  # how long what a stretch took may wait to be counted by the live view
 
 
 class Tally:
@@ -65,6 +67,11 @@ class Reply(msgspec.Struct):
 class Connection(asyncio.Protocol):
     """A kept-alive HTTP/1.1 connection to endpoint number ``endpoint``."""
 
+    __slots__ = (
+        "_answer", "_counted", "_eager", "_last_read_ns", "_pending", "_reply", "_response", "_settled", "_stretch",
+        "_stretching", "_transport", "closed", "endpoint", "first_byte_ns", "idle", "sent_ns", "served", "tally",
+    )  # fmt: skip
+
     def __init__(self, endpoint: int, tally: Tally) -> None:
         self.endpoint = endpoint
         self.tally = tally
@@ -79,9 +86,8 @@ class Connection(asyncio.Protocol):
         self._last_read_ns = 0
         self._response: ResponseReader | None = None
         self._answer: AnswerReader | None = None
-        self._take: Callable[[int, bytes], bool] | None = (
-            None  # reads like those before, while nothing is pending
-        )
+        self._stretch: Stretch | None = None  # of this answer
+        self._stretching = False  # the transport hands reads to it, and nothing is pending
         self._counted = 0
         self._reply: asyncio.Future[Reply] | None = None
         self._settled: asyncio.Future[None] | None = None
@@ -93,15 +99,15 @@ class Connection(asyncio.Protocol):
         self.idle = True
 
     def data_received(self, data: bytes) -> None:
-        t = now_ns()
-        take = self._take
-        if take is not None:
-            if take(t, data):
-                if t - self._last_read_ns > self.tally.longest_gap_ns:
-                    self.tally.longest_gap_ns = t - self._last_read_ns
-                self._last_read_ns = t
-                return
-            self._eager = True
+        self._take(now_ns(), data)
+
+    def other_read(self, t: int, data: bytes) -> None:
+        """A read that is not like those before it ends the stretch."""
+        self._leave()
+        self._eager = True
+        self._take(t, data)
+
+    def _take(self, t: int, data: bytes) -> None:
         pending = self._pending
         pending.append((t, data))
         if (
@@ -116,6 +122,7 @@ class Connection(asyncio.Protocol):
         t = now_ns()
         self.closed = True
         self.idle = False
+        self._leave()
         self.parse()
         self._settle()
         if self._reply is None:
@@ -133,7 +140,7 @@ class Connection(asyncio.Protocol):
         """Send one request; the future never fails, a failure is a Reply."""
         assert self._transport is not None
         self._response = ResponseReader()
-        self._answer = self._take = None
+        self._answer = self._stretch = None
         self._counted = 0
         self._eager = True
         self.first_byte_ns = None
@@ -172,13 +179,16 @@ class Connection(asyncio.Protocol):
         """The sweep's visit: parse what waits, end what has been silent for too long."""
         if self._pending:
             self.parse()
+        if now - self._last_read_ns < _GATHER_NS:
             return
+        self._gather()
         self._count()
         if self._reply is not None and now - self._last_read_ns > idle_limit_ns:
             self.cut(ErrorKind.TIMEOUT, f"not one byte for {show_duration(idle_limit_ns)}")
 
     def cut(self, kind: ErrorKind, message: str) -> None:
         """End the request in flight, if there is one, and the connection."""
+        self._leave()
         self.parse()
         if self._reply is not None and self._answer is not None:
             self._answered(now_ns(), "timeout" if kind == ErrorKind.TIMEOUT else "cancelled", message)
@@ -221,7 +231,7 @@ class Connection(asyncio.Protocol):
 
     def _read(self, pending: list[tuple[int, bytes]], response: ResponseReader) -> None:
         last, longest = self._last_read_ns, self.tally.longest_gap_ns
-        if self._eager:
+        if self._answer is None or not self._answer.event_ns:
             longest = 1 << 62  # a wait for the first token is no gap
         for t, data in pending:
             if t - last > longest:
@@ -235,10 +245,11 @@ class Connection(asyncio.Protocol):
         self._last_read_ns = last
         if response.complete:
             self._message_over(response)
+        elif response.between and self._reply is not None and not self.closed:
+            self._enter()
 
     def _read_one(self, t: int, data: bytes, response: ResponseReader) -> None:
         """One read, by the parsers."""
-        self._take = None
         pieces = response.feed(data)
         answer = self._answer
         if answer is None:
@@ -250,12 +261,43 @@ class Connection(asyncio.Protocol):
             answer.feed(t, piece)  # ignores what comes after the end of the answer
         if answer.ended or response.complete:
             self._answered(t, "clean")
-        elif response.between and self._reply is not None:
-            self._take = answer.learn(data, pieces)
+        elif response.between and len(pieces) == 1:
+            learn_frame(data, pieces[0])
+
+    # -- reads alike --------------------------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        """Nothing is pending and the next read begins an event: it may be like those before."""
+        answer = self._answer
+        if answer is None or (likes := answer.likes) is None:
+            return
+        if self._stretch is None or self._stretch.alike is not likes:
+            self._stretch = stretch_of(self, likes, answer)
+        assert self._transport is not None
+        self._transport.set_protocol(self._stretch)
+        self._stretching = True
+
+    def _gather(self) -> None:
+        """Give the answer what the stretch has taken so far."""
+        if self._stretching:
+            assert self._stretch is not None
+            assert self._answer is not None
+            self._last_read_ns, longest = self._stretch.hand_over(self._answer, self._last_read_ns)
+            self.tally.longest_gap_ns = max(self.tally.longest_gap_ns, longest)
+
+    def _leave(self) -> None:
+        if self._stretching:
+            self._gather()
+            self._stretching = False
+            assert self._transport is not None
+            self._transport.set_protocol(self)
+
+    # -- the end ------------------------------------------------------------------------------------------------
 
     def _answered(self, t: int, how: How, message: str | None = None) -> None:
         """The request in flight is over; the message on the connection may not be."""
-        future, self._reply, self._take = self._reply, None, None
+        self._leave()
+        future, self._reply = self._reply, None
         if future is None or future.done():
             return
         assert self._answer is not None

@@ -25,7 +25,7 @@ from pinchpoint.units import MILLISECOND, SECOND, now_ns
 __all__ = ["RungShare"]
 
 _TICK_NS = 10 * MILLISECOND
-_SWEEP_TICKS = 10  # every connection is visited within 100 ms
+_SWEEP_TICKS = 25  # every connection is visited within 250 ms
 _PROGRESS_NS = 333 * MILLISECOND
 _FIRST_CONNECTIONS = 32  # an open loop's, before the first request is due
 

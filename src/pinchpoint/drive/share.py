@@ -204,7 +204,7 @@ class Share:
             "error_kind": reply.error_kind,
             "error_message": self._scrub(message)[:_MOST_MESSAGE] if message else None,
             "http_status": reply.status,
-            "warnings": ",".join(warning for warning in Warn if warning in warnings),
+            "warnings": ",".join(warning for warning in Warn if warning in warnings) if warnings else "",
         }
         for name in _FROM_ANSWER:
             row[name] = getattr(answer, name) if answer is not None else None

@@ -8,24 +8,22 @@ opens a string, and the same from the quote that closes it, means the same but f
 from __future__ import annotations
 
 import re
-from array import array
 from typing import Any
 
 from msgspec import DecodeError
 from msgspec.json import Decoder, encode
 
 from pinchpoint.wire.chunk import Chunk, read_chunk
-from pinchpoint.wire.usage import TokenCount
 
-__all__ = ["Alike", "Framed", "alike"]
+__all__ = ["Alike", "alike", "plain", "read_usage"]
 
 _USAGE = b'"usage":'
 _KEYS = ("content", "reasoning_content", "reasoning")
 _MARK = "\u2713 mark"
-_read_usage = Decoder(dict[str, Any]).decode
+_usage_object = Decoder(dict[str, Any]).decode
 # What a JSON string may hold as it is: no quote, no escape, no control character. At least one character: an empty
 # text is no token.
-_plain = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
+plain = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
 
 
 class Alike:
@@ -47,86 +45,24 @@ class Alike:
         if not block.startswith(before):
             return False
         if not self.usage:
-            if block.endswith(after) and _plain(block, len(before), len(block) - len(after)):
+            if block.endswith(after) and plain(block, len(before), len(block) - len(after)):
                 return None
             return False
         close = block.find(b'"', len(before))
-        if not block.startswith(after, close) or not _plain(block, len(before), close):
+        if not block.startswith(after, close) or not plain(block, len(before), close):
             return False
         # What is left is the usage, and the brace that closes the event.
-        return _usage(block[close + len(after) : -3]) if block.endswith(b"}\n\n") else False
+        return read_usage(block[close + len(after) : -3]) if block.endswith(b"}\n\n") else False
 
 
-def _usage(data: bytes) -> Any:
+def read_usage(data: bytes) -> Any:
     """A JSON object on one line; False if it is anything else."""
     if 10 in data or 13 in data:
         return False
     try:
-        return _read_usage(data)
+        return _usage_object(data)
     except (DecodeError, RecursionError):
         return False
-
-
-class Framed:
-    """Reads that are one chunk with one event alike: neither framing nor JSON need be parsed.
-
-    Kept by the length of the read: the size written in front of the chunk is part of what must be the same. What is
-    taken goes straight to ``times`` and ``sizes``, one entry per event.
-    """
-
-    __slots__ = ("_after", "_alike", "_end", "_heads", "_sizes", "_times", "_tokens", "take")
-
-    def __init__(self, alike: Alike, times: array[int], sizes: array[int], tokens: TokenCount) -> None:
-        self._alike = alike
-        self._heads: dict[int, tuple[bytes, int, int]] = {}  # head, its length, bytes of the event
-        self._times, self._sizes, self._tokens = times, sizes, tokens
-        self._after = alike.after if alike.usage else alike.after + b"\r\n"
-        self._end = len(self._after)
-        self.take = self._take_counted if alike.usage else self._take
-
-    def learn(self, read: bytes, body: bytes) -> None:
-        """``read`` was parsed as one whole chunk, which held ``body`` and nothing else."""
-        size = len(read) - len(body) - 2
-        if size > 0 and self._alike.usage_of(body) is not False and read[size:-2] == body:
-            head = read[:size] + self._alike.before
-            self._heads[len(read)] = head, len(head), len(body)
-
-    def _take(self, t_ns: int, read: bytes) -> bool:
-        """Take a read that is alike; False for any other."""
-        length = len(read)
-        form = self._heads.get(length)
-        if form is None:
-            return False
-        head, begin, size = form
-        if not (
-            read.startswith(head) and read.endswith(self._after) and _plain(read, begin, length - self._end)
-        ):
-            return False
-        self._times.append(t_ns)
-        self._sizes.append(size)
-        return True
-
-    def _take_counted(self, t_ns: int, read: bytes) -> bool:
-        """The same where events carry usage."""
-        form = self._heads.get(len(read))
-        if form is None:
-            return False
-        head, begin, size = form
-        close = read.find(b'"', begin)
-        if not (
-            read.startswith(head)
-            and read.startswith(self._after, close)
-            and read.endswith(b"}\n\n\r\n")
-            and _plain(read, begin, close)
-        ):
-            return False
-        usage = _usage(read[close + self._end : -5])
-        if usage is False:
-            return False
-        self._times.append(t_ns)
-        self._sizes.append(size)
-        self._tokens.take(usage, len(self._times), True)
-        return True
 
 
 def alike(block: bytes, chunk: Chunk) -> Alike | None:

@@ -13,14 +13,13 @@ Decisions where servers disagree:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from msgspec import DecodeError
 
 from pinchpoint.vocab import ErrorKind, TokenSource, Warn
-from pinchpoint.wire.alike import Alike, Framed, alike
+from pinchpoint.wire.alike import Alike, alike
 from pinchpoint.wire.chunk import Choice, Chunk, Delta, fault_of, loads, read_chunk, said, tolerant_chunk
 from pinchpoint.wire.outcome import ABNORMAL, ENDS, Answer, Failure, Fault, How
 from pinchpoint.wire.plain import excerpt, read_plain
@@ -35,6 +34,7 @@ _NO_REASON = frozenset({"", "null", "none"})
 _MOST_TRIES = (
     8  # events looked at for others alike; more are not worth it in an answer whose events all differ
 )
+_MAY_BE_FAULTS = (b"error", b"detail", b"\\")  # what every fault without an "error" field holds, escaped or not
 _HEARTBEATS = frozenset({b"ping", b"heartbeat", b"keepalive", b"keep-alive"})
 
 
@@ -76,7 +76,6 @@ class AnswerReader:
         self._ordinals: list[int] = []
         self._texts = Texts()
         self._alike: Alike | None = None  # the likes of a token-bearing event that was decoded
-        self._framed: Framed | None = None
         self._tries = 0 if keep_text else _MOST_TRIES
 
     @property
@@ -108,19 +107,19 @@ class AnswerReader:
                 self._simple(t_ns, block + b"\n\n")
             self._split(t_ns, tail)
 
-    def learn(self, read: bytes, bodies: list[bytes]) -> Callable[[int, bytes], bool] | None:
-        """A raw read held these pieces of body, after which the framing stands between two chunks.
+    @property
+    def likes(self) -> Alike | None:
+        """What the next events may be the likes of, if the bytes fed so far end with a whole event."""
+        return None if self.ended or not self._splitter.idle else self._alike
 
-        Returns what takes raw reads alike to those seen so far, and says whether it did; None if there is nothing that
-        could. To be called until another read was fed.
-        """
-        if self._alike is None or self.ended or not self._splitter.idle:
-            return None
-        if self._framed is None:
-            self._framed = Framed(self._alike, self.event_ns, self._event_bytes, self._tokens)
-        if len(bodies) == 1:
-            self._framed.learn(read, bodies[0])
-        return self._framed.take
+    def take_likes(self, times_ns: array[int], sizes: array[int]) -> None:
+        """Events of that kind, recognised by others before anything else was fed: when they came, their bytes."""
+        self.event_ns.extend(times_ns)
+        self._event_bytes.fromlist(sizes.tolist())
+
+    def take_usage(self, usage: Any, ahead: int) -> None:
+        """The usage of such an event, the ``ahead``-th of those that will be taken next."""
+        self._tokens.take(usage, len(self.event_ns) + ahead, True)
 
     def _simple(self, t_ns: int, block: bytes) -> None:
         """One block with its blank line, most likely one line of data."""
@@ -140,7 +139,7 @@ class AnswerReader:
                 self._take(t_ns, chunk, len(block), data if chunk.error or not chunk.choices else b"")
                 if self._tries:
                     self._tries -= 1
-                    self._alike, self._framed = alike(block, chunk), None
+                    self._alike = alike(block, chunk)
                 return
         self._split(t_ns, block)
 
@@ -253,7 +252,7 @@ class AnswerReader:
             self._tokens.take(chunk.usage, len(self.event_ns), bears)
         if chunk.timings:
             self._tokens.timings = chunk.timings
-        if data and self._fault is None and (chunk.error or not chunk.choices):
+        if data and self._fault is None and (chunk.error or any(mark in data for mark in _MAY_BE_FAULTS)):
             self._fault = fault_of(loads(data))
 
     def _choice_ends(self, choice: Choice) -> None:
