@@ -25,16 +25,19 @@ demo: $(VENV)/.demo
 	$(PY) -m pinchpoint demo $(DEMO_ARGS)
 
 # Exit code 5: nothing left to do for one of the two, where only what failed is run again.
-# What reads files and numbers runs on every core; what drives real servers by the clock has the machine to itself.
+# What reads files and numbers, or asks no run how fast it was, runs on every core; what drives real servers by the
+# clock has the machine to itself.
 PLAYED := $(wildcard tests/twin/test_alarm.py tests/twin/test_demo.py tests/twin/test_serve.py tests/twin/test_twin_ports.py)
+RUNS := $(addprefix tests/e2e/test_,run_failures.py run_hostile.py compare_results.py install.py)
 UNTIMED := tests/analyse tests/plan tests/record tests/report tests/wire tests/test_api.py tests/test_docs.py \
-	$(filter-out $(PLAYED),$(wildcard tests/twin/test_*.py))
-TIMED := tests/drive tests/e2e tests/engines tests/lab tests/watch $(PLAYED)
+	$(filter-out $(PLAYED),$(wildcard tests/twin/test_*.py)) $(RUNS)
+TIMED := tests/drive $(filter-out $(RUNS),$(wildcard tests/e2e/test_*.py)) tests/engines tests/lab tests/watch $(PLAYED)
 
 test: $(VENV)/.test
 	@failed=0; \
-	$(PY) -m pytest -n logical --dist loadfile $(PYTEST_ARGS) $(UNTIMED) || [ $$? = 5 ] || failed=1; \
-	$(PY) -m pytest $(PYTEST_ARGS) $(TIMED) || [ $$? = 5 ] || failed=1; \
+	$(PY) -m pytest -n logical --dist loadfile -o cache_dir=.pytest_cache/untimed $(PYTEST_ARGS) $(UNTIMED) \
+		|| [ $$? = 5 ] || failed=1; \
+	$(PY) -m pytest -o cache_dir=.pytest_cache/timed $(PYTEST_ARGS) $(TIMED) || [ $$? = 5 ] || failed=1; \
 	exit $$failed
 
 # As root, and with the daemons of `tests/lab` installed; where namespaces are refused it says so and is skipped.

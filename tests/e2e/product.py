@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ class Product:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.self_check = False
+        self._started: list[subprocess.Popen[str]] = []
 
     def command(self, *arguments: object) -> list[str]:
         told = [*map(str, arguments)]
@@ -59,7 +61,8 @@ class Product:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        """Ended with the test at the latest."""
+        started = subprocess.Popen(
             self.command(*arguments),
             cwd=self.home,
             env=self.environment(**environment),
@@ -69,6 +72,14 @@ class Product:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self._started.append(started)
+        return started
+
+    def close(self) -> None:
+        for started in self._started:
+            if started.poll() is None:
+                os.killpg(started.pid, signal.SIGKILL)
+                started.communicate()
 
 
 def findings(folder: Path) -> dict:

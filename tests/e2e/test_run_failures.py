@@ -173,12 +173,14 @@ THREE_RUNGS = (
 
 
 def closed_rungs(folder: Path) -> list[int]:
-    marks = folder / "marks.parquet"
+    """Read from a copy: the file is replaced as a whole while a run goes on, and a query opens it more than once."""
+    marks, copy = folder / "marks.parquet", folder.with_suffix(".marks")
     if not marks.exists():
         return []
+    copy.write_bytes(marks.read_bytes())
     return [
         row[0]
-        for row in duckdb.sql(f"select rung from '{marks}' where stage = 'rung' order by rung").fetchall()
+        for row in duckdb.sql(f"select rung from '{copy}' where stage = 'rung' order by rung").fetchall()
     ]
 
 
