@@ -7,7 +7,7 @@ import pytest
 
 from pinchpoint.analyse.engine_metrics import engine_rows
 from pinchpoint.analyse.engine_page import Series, buckets_of, large_steps, quantile
-from pinchpoint.analyse.findings import ClientView, RungReading, Stats
+from pinchpoint.analyse.findings import ClientView, Pause, RungReading, Stats
 
 S = 1_000_000_000
 WHOLE = (10 * S, 60 * S)
@@ -110,23 +110,54 @@ def test_shards_of_one_engine_are_counted_once():
     assert (row["generation_tokens"], row["running_mean"]) == (500, 4)
 
 
-def test_large_steps_beside_our_pauses():
-    steps = page(
+def paused(*ends_s):
+    """Pauses of 900 ms that end at these seconds."""
+    return [
+        Pause(int((e - 0.9) * S), int(e * S), 900.0, 32, 0, 1, 4096, 1, None, True, "prefill") for e in ends_s
+    ]
+
+
+# A step with a prompt at 12, 17, 22 … 57 s; besides, 20 steps of decoding a second. Read every second.
+PROMPTS = range(12, 60, 5)
+
+
+def steps_page(**more):
+    def large(t):
+        return sum(at <= t for at in PROMPTS)
+
+    return page(
         **{
             "iteration_tokens_le_64": lambda t: 20 * t,
             "iteration_tokens_le_512": lambda t: 20 * t,
-            "iteration_tokens_le_inf": lambda t: 22 * t,
+            "iteration_tokens_le_inf": lambda t: 20 * t + large(t),
         },
         running=32,
+        **more,
     )
-    (row,) = only(engine_rows(steps, reading(pause_count=99), WHOLE, "e"))
-    # 50 s: 1100 steps, of which 100 had more than 64 tokens, which 32 streams alone cannot make.
-    assert (row["engine_steps"], row["large_steps"], row["large_step_tokens"], row["large_step_pauses"]) == (
-        1100,
-        100,
-        64,
-        99,
+
+
+def test_large_steps_beside_our_pauses():
+    """Both within the steady window, 20 to 50 s: the prompts at 22, 27 … 47, six of the ten of the whole rung."""
+    inside = reading(pause_count=6, pauses=paused(22, 27, 32, 37, 42, 47))
+    (row,) = only(engine_rows(steps_page(), inside, WHOLE, "e"))
+    assert row["engine_steps"] == 20 * 50 + 10  # of the whole rung
+    assert (row["large_steps"], row["large_step_tokens"], row["large_step_pauses"]) == (6, 64, 6)
+    assert row["large_step_s"] == 30
+
+
+def test_large_steps_are_of_the_time_between_reads():
+    """A window from 20.5 to 47.5 s was first read at 21 and last at 47: a pause that ends at 47.2 is not of that time."""
+    window = reading(
+        pause_count=6, pauses=paused(22, 27, 32, 37, 42, 47.2), start_ns=int(20.5 * S), end_ns=int(47.5 * S)
     )
+    (row,) = only(engine_rows(steps_page(), window, WHOLE, "e"))
+    assert (row["large_step_s"], row["large_steps"], row["large_step_pauses"]) == (26, 6, 5)
+
+
+def test_pauses_that_are_not_all_kept_are_not_compared():
+    (row,) = only(engine_rows(steps_page(), reading(pause_count=999, pauses=paused(22)), WHOLE, "e"))
+    assert (row["large_steps"], row["large_step_pauses"]) == (6, None)
+    assert "longest 1 pauses" in row["refused"]["large_step_pauses"]
 
 
 def test_times_are_means_and_quantiles_are_intervals():

@@ -20,10 +20,12 @@ from pinchpoint.analyse.engine_page import (
     matrix,
     quantile,
     ranks_of,
+    reads_within,
     summed,
 )
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.record.folder import RunFolder
+from pinchpoint.units import SECOND
 from pinchpoint.vocab import Stage
 
 __all__ = ["engine_rows", "read_engine"]
@@ -34,6 +36,7 @@ COUNTERS = (
     "preemptions", "prompt_tokens", "prompt_tokens_cached", "generation_tokens", "prefix_queries", "prefix_hits",
     "requests_done", "draft_tokens", "accepted_tokens", "steps", "kv_blocks_reused", "kv_blocks_missed",
 )  # fmt: skip
+_STEPS = ("engine_steps", "large_steps", "large_step_tokens", "large_step_s", "large_step_pauses")
 TIMES = ("ttft_s", "queue_s", "prefill_s", "decode_s", "e2e_s", "gap_s", "tpot_s", "kv_transfer_s")
 
 
@@ -195,28 +198,41 @@ def _times(page: Page, span: tuple[int, int], refused: dict[str, str], time_scal
 def _steps(
     page: Page, reading: RungReading, span: tuple[int, int], refused: dict[str, str]
 ) -> dict[str, Any]:
-    """Steps counted by their tokens: those larger than decoding alone can make them carried prompts."""
+    """Steps counted by their tokens: those larger than decoding alone can make them carried prompts.
+
+    ``large_steps`` and ``large_step_pauses`` are of the same time, between the first and the last read within the steady
+    window (``large_step_s``): pauses are looked for in that window only, and a counter is known at its reads only.
+    """
+    found: dict[str, Any] = dict.fromkeys(_STEPS)
     buckets = buckets_of(page, "iteration_tokens", span)
     if not buckets:
         refused["large_steps"] = "the engine counts no tokens per step"
-        return {
-            "engine_steps": None,
-            "large_steps": None,
-            "large_step_tokens": None,
-            "large_step_pauses": None,
-        }
+        return found
+    found["engine_steps"] = buckets[-1][1]
+    assert reading.start_ns is not None
+    assert reading.end_ns is not None
+    reads = reads_within(page, "iteration_tokens.le=inf", (reading.start_ns, reading.end_ns))
+    within = buckets_of(page, "iteration_tokens", reads) if reads is not None else None
+    if reads is None or not within:
+        refused["large_steps"] = "fewer than two reads within the steady window"
+        return found
     running = max(
         (float(page["running", rank].inside(*span).max(initial=0)) for rank in ranks_of(page, "running")),
         default=0.0,
     )
-    most = max(running, float(reading.concurrency or 0), 1.0)
-    told = large_steps(buckets, 2 * most)
-    return {
-        "engine_steps": buckets[-1][1],
-        "large_steps": None if told is None else told[0],
-        "large_step_tokens": None if told is None else told[1],
-        "large_step_pauses": reading.pause_count,
-    }
+    told = large_steps(within, 2 * max(running, float(reading.concurrency or 0), 1.0))
+    if told is None:
+        refused["large_steps"] = "no bucket of the engine's parts steps with prompts from those without"
+        return found
+    found["large_steps"], found["large_step_tokens"] = told
+    found["large_step_s"] = (reads[1] - reads[0]) / SECOND
+    if reading.pause_count is not None and reading.pause_count <= len(reading.pauses):
+        found["large_step_pauses"] = sum(reads[0] < pause.end_ns <= reads[1] for pause in reading.pauses)
+    else:
+        refused["large_step_pauses"] = (
+            f"only the longest {len(reading.pauses)} pauses are kept with their times"
+        )
+    return found
 
 
 def _steps_per_s(page: Page, steady: tuple[int, int]) -> float | None:

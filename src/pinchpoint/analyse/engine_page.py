@@ -22,6 +22,7 @@ __all__ = [
     "matrix",
     "quantile",
     "ranks_of",
+    "reads_within",
     "summed",
 ]
 
@@ -120,6 +121,16 @@ def summed(page: Page, metric: str, span: tuple[int, int]) -> float | None:
     growths = [page[metric, rank].growth(*span) for rank in ranks_of(page, metric)]
     known = [grown for grown in growths if grown is not None]
     return sum(known) if growths and len(known) == len(growths) else None
+
+
+def reads_within(page: Page, metric: str, span: tuple[int, int]) -> tuple[int, int] | None:
+    """First and last time, ns, at which every rank's series was read within a span; None for fewer than two reads."""
+    times = [page[metric, rank].t for rank in ranks_of(page, metric)]
+    times = [t[(t >= span[0]) & (t <= span[1])] for t in times]
+    if not times or min(map(len, times)) < 2:
+        return None
+    first, last = max(int(t[0]) for t in times), min(int(t[-1]) for t in times)
+    return (first, last) if first < last else None
 
 
 def added(page: Page, name: str, steady: tuple[int, int]) -> Floats:

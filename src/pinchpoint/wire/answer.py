@@ -34,7 +34,11 @@ _NO_REASON = frozenset({"", "null", "none"})
 _MOST_TRIES = (
     8  # events looked at for others alike; more are not worth it in an answer whose events all differ
 )
-_MAY_BE_FAULTS = (b"error", b"detail", b"\\")  # what every fault without an "error" field holds, escaped or not
+_MAY_BE_FAULTS = (
+    b"error",
+    b"detail",
+    b"\\",
+)  # what every fault without an "error" field holds, escaped or not
 _HEARTBEATS = frozenset({b"ping", b"heartbeat", b"keepalive", b"keep-alive"})
 
 
