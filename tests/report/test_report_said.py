@@ -26,6 +26,17 @@ LONG = "decode alone is not saturated while a token went from 0.741 to 7.39 ms"
         ("It costs 0.741 ms. Then more.", "It costs 0.741 ms", "Then more."),  # no full stop: 0.741
         (f"Mixed load is held up: {'x' * 90}, {LONG}", f"Mixed load is held up: {'x' * 90}", f"D{LONG[1:]}"),
         ("y" * 200, "y" * 200, ""),  # nowhere to part it
+        (
+            f"Prompts stop decoding for 67 % of its time at 32 (25 % at 4, 41 % at 8, 54 % at 16); {LONG}, and {'x' * 90}",
+            "Prompts stop decoding for 67 % of its time at 32 (25 % at 4, 41 % at 8, 54 % at 16)",
+            f"D{LONG[1:]}, and {'x' * 90}",
+        ),
+        (
+            f"Mixed load is held up for {'x' * 60} at 32 (25 % at 4, 41 % at 8, 54 % at 16); then {LONG}",
+            f"Mixed load is held up for {'x' * 60} at 32",
+            f"(25 % at 4, 41 % at 8, 54 % at 16); then {LONG}",
+        ),
+        ("It binds (at 4; at 8); the rest is idle.", "It binds (at 4; at 8)", "The rest is idle."),
     ],
 )
 def test_the_headline_is_the_first_clause(text, headline, lead):

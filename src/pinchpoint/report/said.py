@@ -22,17 +22,25 @@ _WEAKER = re.compile(r"[,:]\s+|\s+(?=\()")
 def split_sentence(text: str) -> tuple[str, str]:
     """The first clause, to be set large, and the rest.
 
-    Parted at the first ``;`` or full stop, and where that is too far at the last comma, colon or bracket before it;
-    what cannot be parted stays whole.
+    Parted at the first ``;`` or full stop, and where that is too far at the last comma, colon or bracket before it,
+    never within brackets; what cannot be parted stays whole.
     """
-    first = _CLAUSE.search(text)
+    first = next((found for found in _CLAUSE.finditer(text) if not _bracketed(text, found.start())), None)
     end, start = (first.start(), first.end()) if first else (len(text), len(text))
     if end > HEADLINE:
-        weaker = [found for found in _WEAKER.finditer(text, 0, end) if 40 <= found.start() <= HEADLINE]
+        weaker = [
+            found
+            for found in _WEAKER.finditer(text, 0, end)
+            if 40 <= found.start() <= HEADLINE and not _bracketed(text, found.start())
+        ]
         if weaker:
             end, start = weaker[-1].start(), weaker[-1].end()
     rest = text[start:].strip()
     return text[:end].rstrip(), rest[:1].upper() + rest[1:]
+
+
+def _bracketed(text: str, at: int) -> bool:
+    return text.count("(", 0, at) > text.count(")", 0, at)
 
 
 def doubts(findings: Findings, words: Words) -> list[str]:
