@@ -456,8 +456,8 @@ _PICTURES = {
     "picture.gaps.time": "share of decode time",
     "picture.gaps.base": "base gap",
     "picture.gaps.stall": "3 × base",
-    "picture.gaps.over.count": "{share} of gaps are longer",
-    "picture.gaps.over.time": "{share} of the time is spent in them",
+    "picture.gaps.count.over": "share of gaps ({share} beyond 3 × base)",
+    "picture.gaps.time.over": "share of decode time ({share} beyond 3 × base)",
     "picture.gaps.caption": (
         "Upwards, how many gaps have this length; downwards, how much of decode time is spent in them. "
         "What is rare by count can be much of the time: percentiles by count cannot see it."

@@ -444,8 +444,8 @@ _PICTURES = {
     "picture.gaps.time": "디코드 시간의 비율",
     "picture.gaps.base": "기본 간격",
     "picture.gaps.stall": "기본 간격의 3배",
-    "picture.gaps.over.count": "간격의 {share}이(가) 더 김",
-    "picture.gaps.over.time": "시간의 {share}을(를) 거기서 씀",
+    "picture.gaps.count.over": "간격 수의 비율 (기본 간격의 3배 초과: {share})",
+    "picture.gaps.time.over": "디코드 시간의 비율 (기본 간격의 3배 초과: {share})",
     "picture.gaps.caption": (
         "위쪽은 그 길이의 간격이 얼마나 많은지, 아래쪽은 디코드 시간의 얼마가 거기에 쓰였는지를 보입니다. "
         "개수로는 드물어도 시간으로는 클 수 있으며, 개수 기준 백분위수는 이를 보지 못합니다."

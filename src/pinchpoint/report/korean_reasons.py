@@ -140,6 +140,11 @@ _FABRIC = {
     "the counter fell (the engine was started anew), or was read once": "카운터가 줄었거나(엔진 재시작) 한 번만 읽었습니다",
     "nothing was counted": "센 것이 없습니다",
     "the engine counts no tokens per step": "엔진이 스텝당 토큰을 세지 않습니다",
+    "fewer than two reads within the steady window": "안정 구간 안의 읽기가 두 번보다 적습니다",
+    "no bucket of the engine's parts steps with prompts from those without": (
+        "엔진의 어떤 구간 경계도 프롬프트가 있는 스텝과 없는 스텝을 가르지 못합니다"
+    ),
+    "only the longest {n} pauses are kept with their times": "시각과 함께 보관되는 것은 가장 긴 멈춤 {n}개뿐입니다",
     "the engine made more tokens than came: requests of others, or cut off, or recomputed": "엔진이 만든 토큰이 받은 것보다 많습니다: 다른 사용자의 요청, 중단, 또는 재계산",
     "the engine counted fewer tokens than came: it counts at the end of a request, or restarted": "엔진이 센 토큰이 받은 것보다 적습니다: 요청이 끝날 때 세거나 재시작했습니다",
     "fewer are inside the engine than in flight: the rest is on its way, in the API front end or a router": "엔진 안의 요청이 처리 중보다 적습니다: 나머지는 전송 중이거나 API 프런트엔드 또는 라우터에 있습니다",

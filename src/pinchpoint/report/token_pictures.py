@@ -17,6 +17,9 @@ from pinchpoint.units import SECOND
 __all__ = ["gaps", "pauses", "raster"]
 
 
+_UNSEEN = 0.01  # of gaps and of time: so many of the shortest may be left of the axis
+
+
 def gaps(found: Gaps, base_ms: float | None, words: Words) -> Drawing:
     """Gaps by count upwards and by time downwards, over one logarithmic axis."""
     plot = bare(330, x_axis_type="log")
@@ -24,7 +27,9 @@ def gaps(found: Gaps, base_ms: float | None, words: Words) -> Drawing:
     edge = most * 1.3
     plot.y_range = Range1d(-edge, edge)
     left, right = found.edges_ms[:-1], found.edges_ms[1:]
-    plot.x_range = Range1d(left[0] / 1.3, right[-1] * 1.3)
+    # A few gaps of nothing (two tokens in one read) would stretch the axis by decades; the longest stay in sight.
+    seen = np.maximum(np.cumsum(found.count), np.cumsum(found.time)) > _UNSEEN
+    plot.x_range = Range1d(left[int(np.argmax(seen))] / 1.3, right[-1] * 1.3)
     shades = {"line_color": ROLES["paper"], "line_width": 0.5}
     plot.quad(left=left, right=right, bottom=0, top=found.count, fill_color=ROLES["blue"], **shades)
     plot.quad(left=left, right=right, bottom=-found.time, top=0, fill_color=ROLES["orange"], **shades)
@@ -39,18 +44,13 @@ def gaps(found: Gaps, base_ms: float | None, words: Words) -> Drawing:
         _limit(plot, base_ms, edge, words("picture.gaps.base"), "right")
     if found.limit_ms is not None:
         _limit(plot, found.limit_ms, edge, words("picture.gaps.stall"), "left")
-        if found.limit_ms < right[-1]:
-            for share, y, role in (
-                (found.count_over, 0.5 * edge, "blue"),
-                (found.time_over, -0.5 * edge, "orange"),
-            ):
-                said = words(
-                    f"picture.gaps.over.{'count' if y > 0 else 'time'}", share=figures.percent(share)
-                )
-                plot.add_layout(label(found.limit_ms, y, said, role, x_offset=8, text_font_style="bold"))
+    beyond = found.limit_ms is not None and found.limit_ms < right[-1]
     legend = [
-        Key("blue", "square", words("picture.gaps.count")),
-        Key("orange", "square", words("picture.gaps.time")),
+        Key(role, "square", words(f"picture.gaps.{key}.over" if beyond else f"picture.gaps.{key}", **said))
+        for role, key, said in (
+            ("blue", "count", {"share": figures.percent(found.count_over)}),
+            ("orange", "time", {"share": figures.percent(found.time_over)}),
+        )
     ]
     return Drawing(plot, "", legend)
 
