@@ -96,6 +96,14 @@ def demo(
     output_dir: Annotated[
         str | None, Parameter(name=("--output-dir", "-o"), metavar="FOLDER", help="Run folder.")
     ] = None,
+    no_stagger: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Let all slots start in step, as most published tables are measured: prompts then wait for one "
+            "another more than decoding waits for them, and rungs are marked as in convoy.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> int:
     """Start an engine on this machine, measure it, and write a report like that of a real run. Takes a few minutes.
@@ -105,10 +113,12 @@ def demo(
       pinchpoint demo
 
       pinchpoint demo --engine llamacpp
+
+      pinchpoint demo --no-stagger
     """
     from pinchpoint.commands import demo as command
 
-    return command.from_terminal(engine=engine, output_dir=output_dir, as_json=json)
+    return command.from_terminal(engine, output_dir, stagger=not no_stagger, as_json=json)
 
 
 @app.command

@@ -19,7 +19,7 @@ from pinchpoint.analyse.findings import (
     Verdict,
 )
 from pinchpoint.report.failures import Failure
-from pinchpoint.report.terminal import print_summary
+from pinchpoint.report.terminal import advice_lines, print_summary
 
 HOSTILE = "evil\x1b[2J\x1b]0;owned\x07[bold red]\u202egnp"
 
@@ -109,6 +109,18 @@ def hostile_findings() -> Findings:
     )
     claim = Finding(id="x", subject=HOSTILE, claim=HOSTILE, advice=HOSTILE)
     return Findings(rungs=[rung], verdict=verdict, findings=[claim])
+
+
+def test_the_same_advice_is_given_once():
+    told = [("decode 1/2 at concurrency 8", "a"), ("decode 1/2 at concurrency 16", "a"), ("mixed 3/4", "b"),
+            ("mixed 3/4 at concurrency 8", "a"), ("decode 1/2 at concurrency 8", "a")]  # fmt: skip
+    claims = [
+        Finding(id=str(n), subject=whose, claim="x", advice=what) for n, (whose, what) in enumerate(told)
+    ]
+    assert advice_lines(Findings(findings=claims)) == [
+        "decode 1/2 at concurrency 8, 16, mixed 3/4 at concurrency 8: a.",
+        "mixed 3/4: b.",
+    ]
 
 
 def test_no_text_from_outside_steers_the_terminal():

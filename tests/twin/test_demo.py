@@ -3,7 +3,7 @@
 import pytest
 
 from pinchpoint.analyse.reading import read_run
-from pinchpoint.commands.demo import SPEED, twin_plan
+from pinchpoint.commands.demo import SPEED, llamacpp_plan, twin_plan
 from pinchpoint.commands.run import run
 from pinchpoint.commands.serve import TwinProcess
 from pinchpoint.plan.model import Endpoint, Load, Plan, Profile
@@ -63,3 +63,9 @@ def test_the_plan_shows_all_three_phases():
     shown = twin_plan("http://x", "m")
     assert [profile.kind for profile in shown.profiles] == ["prefill", "decode", "mixed"]
     assert SPEED > 1
+
+
+@pytest.mark.parametrize("planned", [twin_plan, llamacpp_plan])
+def test_its_slots_may_stay_in_step(planned):
+    assert planned("http://x", "m").load.stagger
+    assert not planned("http://x", "m", stagger=False).load.stagger

@@ -29,7 +29,9 @@ SLOTS = 8
 _BUDGET_S = 180.0
 
 
-def twin_plan(url: str, model: str, output_dir: str | None = None, watch: tuple[str, ...] = ()) -> Plan:
+def twin_plan(
+    url: str, model: str, output_dir: str | None = None, watch: tuple[str, ...] = (), *, stagger: bool = True
+) -> Plan:
     """The demo's plan against the twin: 36 minutes of the cluster's time.
 
     The published shapes, decode with answers half as long. Four requests per slot are the fewest at which the prefill
@@ -39,7 +41,7 @@ def twin_plan(url: str, model: str, output_dir: str | None = None, watch: tuple[
         endpoint=Endpoint(urls=(url,), model=model),
         profiles=(Profile("prefill", 8192, 1), Profile("decode", 128, 1024), Profile("mixed", 4096, 512)),
         concurrency=(4, 8, 16, 32),
-        load=Load(requests_per_slot=4),
+        load=Load(requests_per_slot=4, stagger=stagger),
         limits=Limits(max_duration_s=_MOST_S),
         gpus=16,
         output_dir=output_dir,
@@ -48,7 +50,7 @@ def twin_plan(url: str, model: str, output_dir: str | None = None, watch: tuple[
     )
 
 
-def llamacpp_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
+def llamacpp_plan(url: str, model: str, output_dir: str | None = None, *, stagger: bool = True) -> Plan:
     """The demo's plan: each phase alone, then mixed, up to as many streams as the engine has slots.
 
     Prompts of 1,536 tokens take a fifth of a second on one core, fifty decode steps: long enough for their pauses to
@@ -59,15 +61,23 @@ def llamacpp_plan(url: str, model: str, output_dir: str | None = None) -> Plan:
         endpoint=Endpoint(urls=(url,), model=model),
         profiles=(Profile("prefill", 1536, 1), Profile("decode", 128, 1152), Profile("mixed", 1536, 128)),
         concurrency=(1, 2, 4, SLOTS),
-        load=Load(requests_per_slot=6),
+        load=Load(requests_per_slot=6, stagger=stagger),
         limits=Limits(budget_s=_BUDGET_S),
         output_dir=output_dir,
         metadata={"demo": "llama.cpp, random micro model, one thread, n_batch 8192"},
     )
 
 
-def demo(engine: str = "twin", output_dir: str | None = None, onlooker: Onlooker | None = None) -> RunResult:
+def demo(
+    engine: str = "twin",
+    output_dir: str | None = None,
+    onlooker: Onlooker | None = None,
+    *,
+    stagger: bool = True,
+) -> RunResult:
     """Start ``engine``, measure it, stop it. What is measured of a twin is given in the twin's own time.
+
+    ``stagger=False`` lets slots start, and stay, in step, as the published rows were measured.
 
     Raises:
         PlanError: no such engine.
@@ -77,10 +87,11 @@ def demo(engine: str = "twin", output_dir: str | None = None, onlooker: Onlooker
         raise PlanError(f"no engine {engine!r} for the demo; there is: {', '.join(ENGINES)}")
     if engine == "llamacpp":
         with start_llamacpp(n_batch=8192, slots=SLOTS, ctx=4096) as server:
-            return run(llamacpp_plan(server.url, server.model, output_dir), onlooker)
+            return run(llamacpp_plan(server.url, server.model, output_dir, stagger=stagger), onlooker)
     twin, model = read_twin(REFERENCE), "reference-cluster"
     with TwinProcess(twin, SPEED, model, snmp=True) as served:
-        plan = twin_plan(served.url, model, output_dir, watch=(f"{served.switch}?hz={WATCH_HZ:g}",))
+        watch = (f"{served.switch}?hz={WATCH_HZ:g}",)
+        plan = twin_plan(served.url, model, output_dir, watch, stagger=stagger)
         seen_as = onlooker and _TwinTime(onlooker, SPEED)
         return run(plan, seen_as, facts={"source": "twin", "time_scale": SPEED})
 
@@ -112,6 +123,6 @@ class _TwinTime:
         self._onlooker.rung_closed(reading)
 
 
-def from_terminal(engine: str, output_dir: str | None, *, as_json: bool) -> int:
+def from_terminal(engine: str, output_dir: str | None, *, stagger: bool, as_json: bool) -> int:
     """``pinchpoint demo``."""
-    return at_terminal(lambda onlooker: demo(engine, output_dir, onlooker), as_json)
+    return at_terminal(lambda onlooker: demo(engine, output_dir, onlooker, stagger=stagger), as_json)

@@ -113,7 +113,18 @@ def advice_lines(findings: Findings) -> list[str]:
     for finding in findings.findings:
         if finding.advice:
             subjects.setdefault(sentence(finding.advice), []).append(clean(finding.subject, 60))
-    return [f"{', '.join(dict.fromkeys(whose))}: {advice}" for advice, whose in subjects.items()]
+    return [f"{', '.join(_joined(whose))}: {advice}" for advice, whose in subjects.items()]
+
+
+def _joined(subjects: list[str]) -> list[str]:
+    """Subjects that differ in their last number only are one: ``decode 128/2048 at concurrency 8, 16``."""
+    stems: dict[str, list[str]] = {}
+    for subject in subjects:
+        stem = subject.rstrip("0123456789")
+        numbers = stems.setdefault(stem, [])
+        if subject[len(stem) :] not in numbers:
+            numbers.append(subject[len(stem) :])
+    return [stem + ", ".join(numbers) for stem, numbers in stems.items()]
 
 
 def _limits(findings: Findings) -> list[str]:
