@@ -151,7 +151,11 @@ def analyse(
         ),
     ] = None,
     config_json: Annotated[
-        Path | None, Parameter(help="The model's config.json, where that twin does not hold its shape.")
+        Path | None,
+        Parameter(
+            help="The model's config.json: what each kind of exchange would send per token, beside what the ports "
+            "carried; and its shape for --exchange, where that twin does not hold it."
+        ),
     ] = None,
     lang: Lang = None,
     json: Json = False,
@@ -161,6 +165,8 @@ def analyse(
     Examples:
 
       pinchpoint analyse runs/20260901T101500Z-M
+
+      pinchpoint analyse runs/20260901T101500Z-M --config-json config.json
 
       pinchpoint analyse runs/20260901T101500Z-M --exchange x.yaml --config-json config.json
     """

@@ -6,6 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pinchpoint.analyse.expected import (
+    ExpectedExchange,
+    Sends,
+    expected_exchange,
+    expected_row,
+    message_sizes,
+)
 from pinchpoint.analyse.findings import Ceiling, Findings, RungReading, Stats
 from pinchpoint.analyse.headroom import ExchangeLatency, exchange_latency, headroom_rows, stressed
 from pinchpoint.analyse.watched import latency, network
@@ -310,3 +317,53 @@ def test_an_exchange_latency_that_cannot_be_read_is_none():
     assert exchange_latency({"exchange_latency": {"us_per_step": "x"}}) is None
     told = {"us_per_step": 1.0, "low": 0.5, "high": 2.0, "origin": "o"}
     assert exchange_latency({"exchange_latency": told}) == ExchangeLatency(1.0, 0.5, 2.0, "o")
+
+
+# -- which exchange -------------------------------------------------------------------------------------------------
+
+
+def sends(*bytes_per_token):
+    return [Sends(f"e{n}", "bf16", value) for n, value in enumerate(bytes_per_token)]
+
+
+def told(*bytes_per_token):
+    return ExpectedExchange("config.json", 2, 16, 4096.0, 0.5, sends(*bytes_per_token))
+
+
+def priced(low, high, frame=None):
+    cost = {"row": "cost", "frame_octets": frame, "tokens_per_gpu_step": 3.0, "refused": {}}
+    return [cost, {"row": "paid", "per_token": {"value": (low + high) / 2, "low": low, "high": high}}]
+
+
+def test_an_exchange_fits_where_it_sends_what_was_measured_less_headers():
+    """7.5 to 7.8 MB in frames of 4,174 octets, 78 of which are headers: 7.36 to 7.65 MB; 5 % more at either end."""
+    row = expected_row(priced(7.5e6, 7.8e6, 4174.0), told(6.9e6, 7.1e6, 7.5e6, 8.0e6, 8.2e6))
+    assert row["payload_share"] == pytest.approx(4096 / 4174)
+    assert row["measured"]["low"] == pytest.approx(7.36e6, rel=1e-3)
+    assert [each["fits"] for each in row["sends"]] == [False, True, True, True, False]
+    assert row["sends"][2]["over_measured"] == pytest.approx(7.5 / (7.65 * 4096 / 4174))
+    assert row["said"] == "several of them send what was measured"
+
+
+@pytest.mark.parametrize(
+    ("expected", "words"),
+    [((1.0, 2.0), "none of them"), ((1.0, 10.0), "one of them"), ((9.0, 10.0), "every exchange fits")],
+)
+def test_what_is_said_of_the_exchanges(expected, words):
+    assert words in expected_row(priced(8.0, 11.0), told(*expected))["said"]
+
+
+def test_nothing_is_expected_without_a_shape_or_a_fit():
+    assert expected_row(priced(1.0, 2.0), None) is None
+    assert expected_row([{"row": "paid", "per_token": None}], told(1.0)) is None
+    cost = {"row": "cost", "frame_octets": None, "octets_per_token": 9.0, "octets_per_token_half": 1.0}
+    cheapest = expected_row([cost, {**cost, "octets_per_token": 19.0}], told(10.4, 11.0))
+    assert cheapest["measured"] == {"value": None, "low": 0.0, "high": 10.0}
+    assert [each["fits"] for each in cheapest["sends"]] == [True, False]
+    assert expected_exchange({"exchange_expected": {"nodes": "two"}}) is None
+    rows = priced(1.0, 2.0)
+    message_sizes(rows, None)
+    assert rows[0]["message_bytes"] is None
+    assert "--config-json" in rows[0]["refused"]["message_bytes"]
+    message_sizes(rows, told(1.0))
+    assert rows[0]["message_bytes"] == 3 * 0.5 * 4096

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from pinchpoint.commands.analyse import analyse_run
 from pinchpoint.commands.calibrate import calibrate
+from pinchpoint.commands.report import report_run
 from pinchpoint.commands.simulate import simulate
 from pinchpoint.errors import TableError
 from pinchpoint.plan.model import Load, Plan, Profile
@@ -111,6 +113,35 @@ def test_an_exchange_decides_what_latency_takes_and_the_record_keeps_it(watched,
     assert "takes 8" in weighed(findings)["network latency"].words
     again = [r for r in analyse_run(watched).fabric if r["row"] == "headroom"]
     assert again == [row]
+
+
+def test_a_shape_alone_says_what_each_exchange_would_send(watched, tmp_path):
+    """8 of 64 experts over two nodes: half of 8 copies leave, 2,048 values × 20 layers, 2 bytes there and 2 back."""
+    findings = analyse_run(watched, shape=tmp_path / "config.json")
+    (row,) = [r for r in findings.fabric if r["row"] == "expected"]
+    sends = {(each["exchange"], each["dispatch"]): each["bytes_per_token"] for each in row["sends"]}
+    assert sends["copies", "bf16"] == 4 * 2048 * 20 * (2 + 2)
+    assert sends["copies", "fp8"] == 4 * 2048 * 20 * (1 + 4 / 128 + 2)
+    assert sends["allgather", "nvfp4"] == 1 * 2048 * 20 * (0.5 + 1 / 16 + 2)
+    # On one node are 32 of 64 experts: a token misses it with a chance of C(32, 8) / C(64, 8).
+    assert sends["deduplicated", "bf16"] == pytest.approx((1 - 10518300 / 4426165368) * 2048 * 20 * 4)
+    assert row["nodes"] == 2
+    # 125 MB/s over 90 tokens/s; one rung leaves open whether anything is paid per token.
+    assert row["measured"]["high"] == pytest.approx(125e6 / 90, rel=0.05)
+    assert row["measured"]["low"] == 0
+    (cost,) = [r for r in findings.fabric if r["row"] == "cost"]
+    # 90 tokens/s, 20 steps/s, 16 GPUs; 4 copies of 4,096 bytes to the 8 ranks of the other node.
+    assert cost["message_bytes"] == pytest.approx(90 / 20 / 16 * 4 / 8 * 4096, rel=0.05)
+    assert "Which exchange is it?" in report_run(watched).read_text()
+
+
+def test_a_shape_without_the_number_of_nodes_is_refused(watched, tmp_path):
+    with RunFolder.open(watched) as folder:
+        plan = json.loads((folder.path / "plan.json").read_text())
+    plan["gpus"] = None
+    (watched / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(TableError, match="run with --gpus"):
+        analyse_run(watched, shape=tmp_path / "config.json")
 
 
 def test_an_exchange_of_another_size_or_without_a_shape_is_refused(watched, tmp_path):

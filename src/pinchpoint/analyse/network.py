@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pinchpoint.analyse.expected import expected_exchange, expected_row, message_sizes
 from pinchpoint.analyse.fabric import idle_rows, read_fabric
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.analyse.headroom import exchange_latency, headroom_rows
@@ -34,7 +35,11 @@ def read_network(
     rows = read_fabric(folder, readings)
     if not rows:
         return rows
-    rows += cost_rows(rows, readings, engine, folder.plan.gpus, _idle(folder, rows))
+    costs = cost_rows(rows, readings, engine, folder.plan.gpus, _idle(folder, rows))
+    told = expected_exchange(folder.facts)
+    message_sizes(costs, told)
+    expected = expected_row(costs, told)
+    rows += [*costs, *([expected] if expected else [])]
     return rows + headroom_rows(rows, readings, exchange_latency(folder.facts))
 
 

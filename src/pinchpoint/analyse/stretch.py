@@ -8,7 +8,7 @@ from typing import Any
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.units import SECOND
 
-__all__ = ["Window", "window_of"]
+__all__ = ["Window", "computed_tokens", "window_of"]
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,17 @@ def window_of(reading: RungReading) -> Window | None:
     if reading.start_ns is None or reading.end_ns is None or reading.end_ns <= reading.start_ns:
         return None
     step = reading.interference.base_gap_ms if reading.interference else None
-    rate = reading.total_tok_s if reading.osl > 1 else reading.input_tok_s
+    rate = computed_tokens(reading)
     seconds = (reading.end_ns - reading.start_ns) / SECOND
     return Window(
         reading.rung, reading.profile, reading.concurrency, reading.start_ns, reading.end_ns, step,
         None if rate is None else rate * seconds,
     )  # fmt: skip
+
+
+def computed_tokens(reading: RungReading) -> float | None:
+    """Tokens per second that were computed: prompt tokens from a prefix cache are not among them."""
+    prompt = reading.uncached_input_tok_s if reading.uncached_input_tok_s is not None else reading.input_tok_s
+    if reading.osl == 1:
+        return prompt
+    return None if reading.output_tok_s is None else reading.output_tok_s + (prompt or 0.0)

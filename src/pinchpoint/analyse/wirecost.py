@@ -13,6 +13,7 @@ import msgspec
 from pinchpoint.analyse.figures import number, percent
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.analyse.prefillshare import prefill_shares
+from pinchpoint.analyse.stretch import computed_tokens
 from pinchpoint.analyse.wirefit import BEYOND, Paid, Reading, Split, fit
 from pinchpoint.plan.model import Profile
 
@@ -110,14 +111,6 @@ def _cost(
         "tokens_per_gpu_step": tokens / steps / gpus if steps and gpus else None,
         "frame_octets": frame, "relative_cost": None, "relative_low": None, "relative_high": None, "refused": refused,
     }  # fmt: skip
-
-
-def computed_tokens(reading: RungReading) -> float | None:
-    """Tokens per second that were computed: prompt tokens from a prefix cache are not among them."""
-    prompt = reading.uncached_input_tok_s if reading.uncached_input_tok_s is not None else reading.input_tok_s
-    if reading.osl == 1:
-        return prompt
-    return None if reading.output_tok_s is None else reading.output_tok_s + (prompt or 0.0)
 
 
 def steps_per_s(reading: RungReading, engine: Sequence[Row] = ()) -> float | None:

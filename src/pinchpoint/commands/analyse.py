@@ -15,49 +15,62 @@ from pinchpoint.record.folder import RunFolder
 
 __all__ = ["analyse_run"]
 
+GPUS_PER_NODE = 8  # where no twin says otherwise
+
 
 def analyse_run(folder: Path | str, *, exchange: Path | None = None, shape: Path | None = None) -> Findings:
     """Findings of a run folder; also written to its ``findings.json``.
 
     ``exchange``: a twin with an exchange of experts (``pinchpoint calibrate EXCHANGE_TABLE``), for what its latency takes
-    of this run's steps; ``shape``: the model's ``config.json``, where that twin does not hold it. What comes of it is kept.
+    of this run's steps; ``shape``: the model's ``config.json``, for that where the twin does not hold it, and for what
+    each kind of exchange should send per token, beside what the ports carried. What comes of it is kept.
 
     Raises:
         RecordError: no run folder, another schema, or damaged.
-        TableError: a file that holds no exchange, or one that says nothing of as many nodes.
+        TableError: a file that holds no exchange or no shape, or the number of nodes is not known.
     """
     with RunFolder.open(folder) as record:
-        if exchange is not None:
-            record.update_facts(exchange_latency=_latency(record, exchange, shape))
+        if exchange is not None or shape is not None:
+            record.update_facts(**_exchange_facts(record, exchange, shape))
         findings = read_run(record)
         record.write_json("findings.json", findings)
         return findings
 
 
-def _latency(record: RunFolder, path: Path, shape: Path | None) -> dict[str, Any]:
-    """``facts.json: exchange_latency``; nodes are the twin's, or as many as the run's GPUs fill."""
+def _exchange_facts(record: RunFolder, exchange: Path | None, shape: Path | None) -> dict[str, Any]:
+    """``exchange_latency`` and ``exchange_expected`` of ``facts.json``, as far as they were asked for.
+
+    Nodes are the twin's, or as many as the run's GPUs fill.
+    """
     import msgspec
 
     from pinchpoint.twin.instep import latency_per_step
-    from pinchpoint.twin.model import read_twin
+    from pinchpoint.twin.model import Twin, read_twin
+    from pinchpoint.twin.octets import expected_sends
     from pinchpoint.twin.shape import read_shape
 
-    twin = read_twin(path)
-    exchange = twin.exchange
-    if exchange is None:
-        raise TableError(f"{path} holds no exchange; pinchpoint calibrate EXCHANGE_TABLE -o x.yaml fits one")
+    twin = Twin(name="") if exchange is None else read_twin(exchange)
+    if exchange is not None and twin.exchange is None:
+        raise TableError(
+            f"{exchange} holds no exchange; pinchpoint calibrate EXCHANGE_TABLE -o x.yaml fits one"
+        )
     if shape is not None:
         model, _ = read_shape(shape)
         twin = msgspec.structs.replace(twin, model=model)
-    per_node = twin.fabric.gpus_per_node or exchange.domain_gpus
+    per_node = twin.fabric.gpus_per_node or (twin.exchange.domain_gpus if twin.exchange else GPUS_PER_NODE)
     nodes = twin.fabric.nodes or -(-(record.plan.gpus or 0) // per_node)
     if nodes < 1:
-        raise TableError(
-            f"over how many nodes the run went is not known: fabric.nodes in {path}, or run with --gpus"
-        )
-    us, low, high = latency_per_step(twin, exchange, nodes, per_node)
-    origin = f"{path.name}, an exchange over {nodes} {'node' if nodes == 1 else 'nodes'}"
-    return {"us_per_step": us, "low": low, "high": high, "origin": origin}
+        where = f"fabric.nodes in {exchange}, or " if exchange is not None else ""
+        raise TableError(f"over how many nodes the run went is not known: {where}run with --gpus")
+    facts: dict[str, Any] = {}
+    if exchange is not None and twin.exchange is not None:
+        us, low, high = latency_per_step(twin, twin.exchange, nodes, per_node)
+        origin = f"{exchange.name}, an exchange over {nodes} {'node' if nodes == 1 else 'nodes'}"
+        facts["exchange_latency"] = {"us_per_step": us, "low": low, "high": high, "origin": origin}
+    if shape is not None and nodes > 1:
+        found = expected_sends(twin.model, nodes, nodes * per_node)
+        facts["exchange_expected"] = {**msgspec.to_builtins(found), "origin": shape.name}
+    return facts
 
 
 def from_terminal(

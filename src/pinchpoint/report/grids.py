@@ -32,7 +32,8 @@ _MOST_PAUSES = 12
 
 # Columns that hold words rather than numbers, and so are set to the left.
 _WORDY = frozenset({"ladder", "state", "words", "form", "reading", "cause", "by", "marks", "key", "metric",
-                    "rung", "source", "port", "direction", "course", "hottest", "sign", "paid"})  # fmt: skip
+                    "rung", "source", "port", "direction", "course", "hottest", "sign", "paid", "exchange",
+                    "dispatch", "fits"})  # fmt: skip
 
 _METRIC = {
     "value": "ceiling", "state": "ceiling", "knee": "knee", "base": "base_gap", "share": "interference",

@@ -17,6 +17,19 @@ WIRE: dict[str, str] = {
     "net.col.steps": "스텝/s",
     "net.col.per_gpu_step": "GPU·스텝당 토큰",
     "net.col.frame": "평균 프레임(옥텟)",
+    "net.col.message": "랭크에서 랭크로(바이트)",
+    "net.table.expected": "어떤 교환인가? 노드 {nodes}개에서 각 방식이 토큰당 보낼 양",
+    "net.col.exchange": "교환",
+    "net.col.dispatch": "디스패치",
+    "net.col.sends": "토큰당 바이트",
+    "net.col.over_measured": "측정값 대비",
+    "net.col.fits": "맞음",
+    "net.exchange.copies": "전문가마다 한 벌",
+    "net.exchange.deduplicated": "노드마다 한 번",
+    "net.exchange.allgather": "모든 토큰을 모두에게",
+    "net.fits.yes": "예",
+    "net.fits.no": "아니요",
+    "net.expected.said": "헤더를 뺀 측정값: 토큰당 {measured}; {said}. 합치기는 BF16, 라우팅은 고르다고 봅니다.",
     "net.col.paid": "치르는 값",
     "net.col.amount": "옥텟",
     "net.col.interval": "읽은 값이 말하는 범위",
@@ -45,6 +58,15 @@ WIRE: dict[str, str] = {
 
 # English pattern -> Korean pattern; see docs/languages.md.
 WIRE_SAID: dict[str, str] = {
+    "the readings leave what a token costs so open that every exchange fits": (
+        "읽은 값이 토큰 값을 너무 넓게 남겨 두어 모든 교환이 맞습니다"
+    ),
+    "none of them sends what was measured: more is on the wire than the exchange, experts are not spread over all nodes, or the shape is another": (
+        "어느 것도 측정값만큼 보내지 않습니다: 회선에 교환 말고도 더 있거나, 전문가가 모든 노드에 퍼져 있지 않거나, 모델의 모양이 다릅니다"
+    ),
+    "one of them sends what was measured": "그중 하나가 측정값만큼 보냅니다",
+    "several of them send what was measured": "그중 여럿이 측정값만큼 보냅니다",
+    "the model's shape was not given (--config-json)": "모델의 모양이 주어지지 않았습니다(--config-json)",
     "network latency": "네트워크 지연",
     "network latency binds: {why}": "병목은 네트워크 지연입니다: {why}",
     "bandwidth is cleared: {why}": "대역폭은 원인이 아닙니다: {why}",

@@ -22,7 +22,7 @@ _PAID = ("per_step", "per_token", "always", "prefill_over_decode")
 
 def wire_grids(findings: Findings, words: Words) -> list[Grid]:
     """Cost per token, what it is paid for, headroom, share of prefill; those that have rows."""
-    drawn = (_headroom, _cost, _paid, _prefill_share)
+    drawn = (_headroom, _cost, _paid, _expected, _prefill_share)
     return [grid for draw in drawn if (grid := draw(findings, words)) is not None]
 
 
@@ -80,6 +80,7 @@ def _ms(value: float) -> str:
 
 def _cost(findings: Findings, words: Words) -> Grid | None:
     own, notes = _rows(findings, "cost"), Notes(words("note.at"))
+    sized = any(row.get("message_bytes") is not None for row in own)
     rows = []
     for row in own:
         relative = _cell(row, "relative_cost", figures.ratio, notes)
@@ -89,9 +90,18 @@ def _cost(findings: Findings, words: Words) -> Grid | None:
             Cell(_between(relative.text, *ends, figures.ratio), relative.notes),
             _cell(row, "steps_s", figures.plain, notes), _cell(row, "tokens_per_gpu_step", figures.plain, notes),
             _cell(row, "frame_octets", figures.plain, notes),
+            *([_cell(row, "message_bytes", octets, notes)] if sized else []),
         ])  # fmt: skip
     counts = words.either(f"net.counts.{own[0]['counts']}", clean(own[0]["counts"])) if own else ""
-    keys = ("rung", "per_token", "relative", "steps", "per_gpu_step", "frame")
+    keys = (
+        "rung",
+        "per_token",
+        "relative",
+        "steps",
+        "per_gpu_step",
+        "frame",
+        *(["message"] if sized else []),
+    )
     return _grid("cost", keys, rows, words, notes, counts=counts)
 
 
@@ -111,6 +121,28 @@ def _paid(findings: Findings, words: Words) -> Grid | None:
     if row["answers"]:
         more.append(words("net.paid.answers", answers="; ".join(words.said(text) for text in row["answers"])))
     return _grid("paid", ("paid", "amount", "interval"), rows, words, notes, " ".join(more))
+
+
+def _expected(findings: Findings, words: Words) -> Grid | None:
+    row = next(iter(_rows(findings, "expected")), None)
+    if row is None:
+        return None
+    rows = [
+        [
+            Cell(words.either(f"net.exchange.{each['exchange']}", clean(each["exchange"]))),
+            Cell(clean(each["dispatch"]).upper()), Cell(octets(each["bytes_per_token"])),
+            Cell(figures.MISSING if each["over_measured"] is None else figures.ratio(each["over_measured"])),
+            Cell(words("net.fits.yes" if each["fits"] else "net.fits.no")),
+        ]
+        for each in row["sends"]
+    ]  # fmt: skip
+    value, low, high = (row["measured"][end] for end in ("value", "low", "high"))
+    measured = (
+        f"{octets(low)}–{octets(high)}" if value is None else _between(octets(value), low, high, octets)
+    )
+    more = words("net.expected.said", measured=measured, said=words.said(row["said"]))
+    keys = ("exchange", "dispatch", "sends", "over_measured", "fits")
+    return _grid("expected", keys, rows, words, Notes(words("note.at")), more, nodes=row["nodes"])
 
 
 def _headroom(findings: Findings, words: Words) -> Grid | None:

@@ -10,7 +10,9 @@ from itertools import pairwise
 from math import comb
 
 import msgspec
+from msgspec.structs import replace
 
+from pinchpoint.analyse.expected import ExpectedExchange, Sends
 from pinchpoint.errors import TableError
 from pinchpoint.twin.exchange import Kind
 from pinchpoint.twin.model import Model
@@ -21,6 +23,7 @@ __all__ = [
     "Octets",
     "copies_off",
     "distinct",
+    "expected_sends",
     "need",
     "octets",
     "relative",
@@ -139,3 +142,23 @@ def sent_mb(model: Model, domains: int, tokens: float, kind: Kind) -> tuple[floa
     hidden, dispatch, combine = need(model, "hidden", "dispatch_bytes_per_value", "combine_bytes_per_value")
     values = tokens * _sent(model, domains, kind) * hidden / 1e6
     return values * dispatch, values * combine
+
+
+def expected_sends(model: Model, nodes: int, ranks: int) -> ExpectedExchange:
+    """What each exchange sends per token over ``nodes`` nodes of ``ranks`` ranks in all, dispatched in BF16, FP8, NVFP4.
+
+    Raises:
+        TableError: a part of the shape is not known.
+    """
+    hidden, dispatch = need(model, "hidden", "dispatch_bytes_per_value")
+    sends = [
+        Sends(
+            kind,
+            name,
+            octets(replace(model, dispatch_bytes_per_value=BYTES_PER_VALUE[name]), nodes, kind).per_token,
+        )
+        for kind in KINDS
+        for name in ("bf16", "fp8", "nvfp4")
+    ]
+    remote = ranks - ranks / nodes
+    return ExpectedExchange("", nodes, ranks, hidden * dispatch, copies_off(model, nodes) / remote, sends)
