@@ -6,6 +6,7 @@ Times are long (hundreds of ms), so that the few ms by which a busy machine wake
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 from product import findings, rungs
@@ -153,3 +154,29 @@ def test_prompts_that_block_decoding_are_found_by_name(scripted, pinchpoint):
     assert all(pause["coincides_with_prefill"] for pause in mixed["pauses"])
     words = json.dumps(findings(folder))
     assert "prefill" in findings(folder)["verdict"]["sentence"] or "prefill" in words
+
+
+def test_dead_and_hung_sources_leave_the_load_alone(scripted, pinchpoint):
+    """One source refuses, one accepts and never answers: the load is what it is without them, and both are named."""
+    endpoint = scripted(Script(replies=(Reply(ttft_ms=200, gap_ms=40, cached_tokens=0),)), own_process=True)
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as hung, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        done = pinchpoint(
+            "run", "-u", endpoint.url, "--profile", "even=64/11", "--concurrency", "4", "--requests-per-slot", "6",
+            "-o", "out", "--workers", "1",
+            "--watch", f"engine://127.0.0.1:{hung.getsockname()[1]}?hz=10&label=hung",
+            "--watch", f"engine://127.0.0.1:{closed.getsockname()[1]}?hz=10&label=refused",
+            "--watch", "snmp://127.0.0.1:1?hz=10&label=nobody",
+        )  # fmt: skip
+    assert done.whole, done.said
+    rung = rungs(pinchpoint.home / "out")["even", 4]
+    assert (rung["valid"], rung["ok"], rung["failed"]) == (True, 24, 0)
+    assert rung["ttft_ms"]["p50"] == near(200)
+    assert rung["tpot_ms"]["p50"] == near(40)
+    assert rung["e2e_ms"]["p50"] == near(600)
+    sources = json.loads((pinchpoint.home / "out" / "facts.json").read_text())["watch"]["sources"]
+    down = {s["source"]: s["status"]["state"] for s in sources}
+    assert {name: down[name] for name in ("hung", "refused", "nobody")} == dict.fromkeys(
+        ("hung", "refused", "nobody"), "down"
+    )
+    assert all(name in done.said for name in ("hung", "refused", "nobody"))
