@@ -13,12 +13,14 @@ from pinchpoint.errors import TableError
 from pinchpoint.twin.calibrate import calibrate_rungs
 from pinchpoint.twin.constants import Hypothesis
 from pinchpoint.twin.ensemble import soft_weights, weighted_middle
+from pinchpoint.twin.hypotheses import hypotheses_for
 from pinchpoint.twin.judge import judge_rungs
 from pinchpoint.twin.minimise import descend
 from pinchpoint.twin.model import read_twin, write_twin
 from pinchpoint.twin.pools import fit_decode
 from pinchpoint.twin.requestlog import read_log
 from pinchpoint.twin.table import read_table
+from pinchpoint.twin.targets import targets_of
 
 ROOT = Path(__file__).parent.parent.parent
 # Fits take CPU-seconds; on a machine that is shared they take minutes.
@@ -249,3 +251,10 @@ def test_a_hidden_cluster_is_recovered():
     cells = judge_rungs(twin, bench["measure_table"](hidden, bench["HELD"], 7, 0.01)).cells
     assert sum(cell.inside for cell in cells) / len(cells) >= 0.75
     assert sum(abs(cell.error) for cell in cells) / len(cells) < 0.08
+
+
+def test_prompts_first_is_tried_on_any_usual_number_of_ranks():
+    targets, _ = targets_of(read_table(DATA / "b300x16.csv"))
+    tried = {h.ranks for h in hypotheses_for(targets) if h.policy == "prefill_first"}
+    assert tried == {1, 2, 4, 8}
+    assert {h.ranks for h in hypotheses_for(targets, ranks=16) if h.policy == "prefill_first"} == {16}

@@ -36,7 +36,7 @@ def hypotheses_for(targets: list[Target], ranks: int | None = None) -> list[Hypo
             if own * count <= min(65536, in_flight):
                 out.append(_hypothesis("chunked", count, own * count))
         for budget in (8192, 16384):
-            if count in (1, 4, 8, ranks) and budget // count in _PER_RANK and budget <= in_flight:
+            if count in (1, 2, 4, 8, ranks) and budget // count in _PER_RANK and budget <= in_flight:
                 out.append(_hypothesis("prefill_first", count, budget))
         for own in (2048, 8192):
             if count in (2, 4, 8, ranks) and count != 1 and own * count <= in_flight:
