@@ -192,6 +192,7 @@ def trade(group: Sequence[Ladder], words: Words) -> Drawing | None:
     plot.x_range = Range1d(0, max(rates) * 1.14)
     plot.xaxis.axis_label = words(f"picture.rate.{key}")
     plot.xaxis.formatter = NumeralTickFormatter(format="0,0")
+    plot.xaxis.ticker.desired_num_ticks = 4  # in a third of a page, six of five digits run into each other
     plot.yaxis.axis_label = words("picture.ttft.axis", unit=unit)
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
     if wide:
