@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from pinchpoint.errors import PlanError
 from pinchpoint.plan import values
 from pinchpoint.plan.model import DEFAULT_LADDER, DEFAULT_PROFILES, Plan, Profile
 from pinchpoint.plan.traces import read_trace
+from pinchpoint.plan.yaml_text import read_yaml
 from pinchpoint.units import SECOND
 
 __all__ = ["FIELDS", "endpoint_fields", "read_plan"]
@@ -142,7 +142,7 @@ def _read_file(path: Path) -> dict[str, Any]:
             case ".toml":
                 found = tomllib.loads(data.decode())
             case ".yaml" | ".yml":
-                found = yaml.safe_load(data)
+                found = read_yaml(data)
             case ".json":
                 found = msgspec.json.decode(data)
             case other:
@@ -151,13 +151,7 @@ def _read_file(path: Path) -> dict[str, Any]:
                 )
     except OSError as failure:
         raise PlanError(f"{path}: {failure.strerror}") from failure
-    except (
-        tomllib.TOMLDecodeError,
-        yaml.YAMLError,
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-        RecursionError,
-    ) as failure:
+    except (ValueError, RecursionError) as failure:  # each language's own error is a ValueError
         raise PlanError(f"{path}: {failure}") from failure
     if found is None:
         return {}

@@ -65,7 +65,10 @@ def read_exchange(path: str | Path) -> ExchangeTable:
 
         table = read_log(target.name, text)
     else:
-        table = _read_csv(target.name, text)
+        try:
+            table = _read_csv(target.name, text)
+        except csv.Error as failure:
+            raise TableError(f"{target}: no CSV ({failure})") from failure
     if not table.rows:
         raise TableError(f"{target}: no filled {', '.join(_COLUMNS)} in it")
     _check_repeats(table)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from pinchpoint.errors import TableError
+from pinchpoint.plan.yaml_text import read_yaml
 from pinchpoint.twin.exchange import Exchange
 
 __all__ = [
@@ -276,8 +277,6 @@ def read_twin(path: str | Path) -> Twin:
     Raises:
         TableError: not there, no YAML, an unknown key, a wrong type or an impossible value.
     """
-    import yaml
-
     if str(path) == REFERENCE and not Path(path).exists():
         path = Path(__file__).parent / "data" / "reference.yaml"
     try:
@@ -285,8 +284,8 @@ def read_twin(path: str | Path) -> Twin:
     except (OSError, UnicodeDecodeError) as failure:
         raise TableError(f"{path}: cannot be read ({failure})") from failure
     try:
-        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as failure:
+        value = read_yaml(text)
+    except ValueError as failure:
         raise TableError(f"{path}: no YAML ({failure})") from failure
     if not isinstance(value, dict):
         raise TableError(f"{path}: a twin is a mapping with engine, step, model and fabric")

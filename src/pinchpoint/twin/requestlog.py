@@ -82,7 +82,7 @@ def read_log(path: str | Path) -> RequestLog:
             continue
         try:
             row = decoder.decode(line)
-        except msgspec.MsgspecError as failure:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as failure:
             raise TableError(f"{path}, line {number}: {failure}") from failure
         times = (row.queued_ts, row.scheduled_ts, row.first_token_ts, row.last_token_ts)
         if row.input_toks < 1 or row.output_toks < 1:

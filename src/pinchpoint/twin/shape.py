@@ -31,7 +31,7 @@ def read_shape(path: str | Path) -> tuple[Model, list[str]]:
     """
     try:
         config = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as failure:
+    except (OSError, ValueError, RecursionError) as failure:
         raise TableError(f"{path}: cannot be read as a config.json ({failure})") from failure
     if not isinstance(config, dict):
         raise TableError(f"{path}: a config.json is a mapping")

@@ -169,14 +169,17 @@ def read_table(path: str | Path, *, strict: bool = True) -> Table:
     if text.lstrip().startswith("["):
         try:
             raw = [{str(k): "" if v is None else str(v) for k, v in r.items()} for r in json.loads(text)]
-        except (json.JSONDecodeError, AttributeError) as failure:
+        except (ValueError, AttributeError, RecursionError) as failure:
             raise TableError(f"{path}: no list of rows ({failure})") from failure
         header = list(dict.fromkeys(key for row in raw for key in row))
     else:
         reader = csv.DictReader(io.StringIO(text))
-        header = [name.strip() for name in reader.fieldnames or []]
-        reader.fieldnames = header
-        raw = [dict(row) for row in reader]
+        try:
+            header = [name.strip() for name in reader.fieldnames or []]
+            reader.fieldnames = header
+            raw = [dict(row) for row in reader]
+        except csv.Error as failure:
+            raise TableError(f"{path}, line {reader.line_num}: no CSV ({failure})") from failure
         for number, row in enumerate(raw, 2):
             if None in row:
                 raise TableError(f"{path}, line {number}: more cells than the header has columns")
@@ -335,5 +338,7 @@ def as_number(value: str) -> Any:
     try:
         number = float(value)
     except ValueError:
+        return value
+    if not math.isfinite(number):
         return value
     return int(number) if number == int(number) else number

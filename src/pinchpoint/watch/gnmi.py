@@ -252,9 +252,14 @@ def _leaves(told: gnmi.Notification) -> list[tuple[str, str, Any, str]]:
 
 def _flat(name: str, value: Any) -> list[tuple[str, Any]]:
     """Leaves of a JSON container, model prefixes (``openconfig-interfaces:``) taken off."""
-    if isinstance(value, dict):
-        return [leaf for inner, part in value.items() for leaf in _flat(inner.rpartition(":")[2], part)]
-    return [(name.rpartition(":")[2], value)]
+    found, waiting = [], [(name, value)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += reversed(value.items())
+        else:
+            found.append((name.rpartition(":")[2], value))
+    return found
 
 
 def _entity(name: str, leaves: dict[str, Any], spec: Spec) -> Entity | None:
@@ -288,8 +293,8 @@ def port_speed(text: str) -> float | None:
 def _number(value: int | float | str) -> int | float | None:
     """JSON_IETF writes 64-bit numbers as texts."""
     if isinstance(value, str):
-        return int(value) if re.fullmatch(r"\d+", value) else None
-    return None if isinstance(value, bool) else value
+        return int(value) if re.fullmatch(r"[0-9]{1,20}", value) else None
+    return None if isinstance(value, bool) or not abs(value) < 2.0**64 else value
 
 
 def _open_end(request: bytes, ended: threading.Event) -> Iterator[bytes]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -52,6 +53,17 @@ _SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(?:\{.*\})?", re.DOTALL)
 class _Point(NamedTuple):
     t_ns: int  # of Prometheus' clock, since the epoch
     value: float
+
+
+_Time = Annotated[float, msgspec.Meta(ge=-4e9, le=9e9)]  # s since 1970: beyond that nanoseconds do not fit
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """One series as it answers: many points, or one."""
+
+    metric: dict[str, str] = {}
+    values: list[tuple[_Time, str]] = []
+    value: tuple[_Time, str] | None = None
 
 
 class _Series(NamedTuple):
@@ -178,7 +190,7 @@ class PrometheusSource:
             ended = now_ns()
             try:
                 its = round(float(told["result"][1]) * SECOND)
-            except (LookupError, TypeError, ValueError):
+            except (LookupError, TypeError, ValueError, OverflowError):
                 raise SourceError(f"{self._page.where} does not answer as a Prometheus does") from None
             if best is None or ended - begun < best[0]:
                 best = (ended - begun, its - (begun + ended) // 2)
@@ -193,10 +205,15 @@ class PrometheusSource:
         result = self._query(f"{expression}[{window}]" if raw else expression).get("result", [])
         found = []
         for one in result if isinstance(result, list) else []:
-            if isinstance(one, dict):
-                points = one.get("values") or ([one["value"]] if "value" in one else [])
-                read = [_Point(round(float(t) * SECOND), float(v)) for t, v in points]
-                found.append(_Series(one.get("metric", {}), [p for p in read if p.value == p.value]))
+            if not isinstance(one, dict):  # a scalar
+                continue
+            try:
+                told = msgspec.convert(one, _Told)
+                points = told.values or ([told.value] if told.value else [])
+                read = [_Point(round(t * SECOND), float(v)) for t, v in points]
+            except (msgspec.ValidationError, ValueError):
+                raise SourceError(f"{self._page.where} does not answer as a Prometheus does") from None
+            found.append(_Series(told.metric, [p for p in read if math.isfinite(p.value)]))
         return [series for series in found if series.points]
 
     def _query(self, expression: str) -> dict[str, Any]:
@@ -204,7 +221,7 @@ class PrometheusSource:
         status, body = self._page.ask(path)
         try:
             told = msgspec.json.decode(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             told = None
         if not isinstance(told, dict) or told.get("status") != "success":
             why = told.get("error", "") if isinstance(told, dict) else ""

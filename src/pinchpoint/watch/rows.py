@@ -136,7 +136,7 @@ def _sample_columns(
         "metric": _objects([key.metric for key in keys]),
         "unit": _objects([key.unit for key in keys]),
         "value": np.array(
-            [np.nan if w else float(v) for v, w in zip(values, whole, strict=True)], np.float64
+            [np.nan if w else _double(v) for v, w in zip(values, whole, strict=True)], np.float64
         ),
         "raw": _unsigned([int(v) if w else None for v, w in zip(values, whole, strict=True)]),
     }
@@ -145,6 +145,13 @@ def _sample_columns(
 def _whole(key: Key, value: float | int) -> bool:
     """Whether it goes to ``raw``: a counter that counts things. Seconds are counted in fractions, and are doubles."""
     return key.counter and key.unit != "s" and isinstance(value, int) and 0 <= value < 2**64
+
+
+def _double(value: float | int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.nan
 
 
 def _objects(texts: list[str]) -> NDArray[np.object_]:
@@ -156,5 +163,8 @@ def _objects(texts: list[str]) -> NDArray[np.object_]:
 def _unsigned(column: list[int | None]) -> NDArray[np.generic] | list[int | None]:
     """A uint64 array where every value is there (fast), else the list as it is."""
     if None in column:
-        return column
-    return np.array(column, np.uint64)
+        return [value if value is None or 0 <= value < 2**64 else None for value in column]
+    try:
+        return np.array(column, np.uint64)
+    except OverflowError:  # a source that tells what no counter holds
+        return _unsigned([*column, None])[:-1]

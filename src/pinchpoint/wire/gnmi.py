@@ -27,6 +27,9 @@ JSON, PROTO, JSON_IETF = 0, 2, 4
 STREAM, ONCE = 0, 1
 SAMPLE = 2
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MOST_DECIMALS = 18  # of a decimal64, by YANG (RFC 7950, 9.3.4)
+# A field of another wire type than its number has is a number where octets belong, or octets for a number.
+_TRIPS = (IndexError, ValueError, struct.error, TypeError, AttributeError, RecursionError)
 
 Path = tuple[tuple[str, dict[str, str]], ...]  # (element, keys), …
 
@@ -112,7 +115,7 @@ def read_response(data: bytes) -> Notification | bool:
                 return _notification(value)
             if number == 3:
                 return bool(value)
-    except (IndexError, ValueError, struct.error, TypeError, RecursionError) as failure:
+    except _TRIPS as failure:
         raise SourceError(f"not a gNMI answer: {failure}") from None
     return False
 
@@ -124,7 +127,7 @@ def read_encodings(data: bytes) -> set[int]:
         for number, value in _fields(data):
             if number == 2:
                 found |= {value} if isinstance(value, int) else set(_packed(value))
-    except (IndexError, ValueError, struct.error) as failure:
+    except _TRIPS as failure:
         raise SourceError(f"not a gNMI answer: {failure}") from None
     return found
 
@@ -186,7 +189,10 @@ def _typed_value(data: bytes) -> Any:
                 return struct.unpack("<f", value)[0]
             case 7:
                 parts = dict(_fields(value))
-                return _signed(parts.get(1, 0)) / 10 ** parts.get(2, 0)
+                digits = parts.get(2, 0)
+                if not 0 <= digits <= MOST_DECIMALS:
+                    raise ValueError(f"a decimal of {digits} digits")
+                return _signed(parts.get(1, 0)) / 10**digits
             case 10 | 11:
                 return json.loads(value)
             case 14:

@@ -27,6 +27,7 @@ class Sample(NamedTuple):
 _LABEL = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*"((?:[^"\\\n]|\\.)*)"\s*(?:,|$)')
 _ESCAPE = re.compile(r"\\(.)")
 _INTEGER = re.compile(r"[+-]?\d+(?:\.0*)?")
+_LONGEST_WHOLE = 40  # no counter has as many digits; Python refuses to read thousands of them
 _NAME = rb"[A-Za-z_:][A-Za-z0-9_:]*"
 
 
@@ -80,7 +81,7 @@ def read_labels(text: str) -> dict[str, str]:
 def read_value(text: bytes) -> float | int | None:
     """A number; int where it is written as a whole one. None: NaN, or no number."""
     word = text.decode("ascii", "replace")
-    if _INTEGER.fullmatch(word):
+    if len(word) <= _LONGEST_WHOLE and _INTEGER.fullmatch(word):
         return int(word.partition(".")[0])
     try:
         value = float(word)

@@ -10,9 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pinchpoint.errors import TableError
+from pinchpoint.plan.yaml_text import read_yaml
 from pinchpoint.record.imports.formula import Formula, Statistic
 from pinchpoint.record.imports.results import Figure, Level, figure
 from pinchpoint.record.imports.untrusted import at, each, mapping, number, read_text, text, whole
@@ -108,6 +107,6 @@ def _config(path: Path) -> Any:
     """The plan that lies beside the reports; of it only lengths, loads and the model's name are read."""
     beside = path.with_name("config.yaml")
     try:
-        return yaml.safe_load(read_text(beside, _MOST_CONFIG)) if beside.is_file() else {}
-    except (TableError, yaml.YAMLError, RecursionError):
+        return read_yaml(read_text(beside, _MOST_CONFIG)) if beside.is_file() else {}
+    except (TableError, ValueError):
         return {}

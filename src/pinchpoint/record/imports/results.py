@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from pinchpoint.record.imports.formula import Formula, Statistic
@@ -67,6 +69,6 @@ def figure(
     key: str,
     factor: float = 1.0,
 ) -> None:
-    """Add a number that is there; negative ones are no measurement."""
-    if value is not None and value >= 0:
+    """Add a number that is there; negative ones are no measurement, nor is what grows beyond all numbers."""
+    if value is not None and 0 <= value * factor < math.inf:
         into.append(Figure(formula, statistic, value * factor, key))

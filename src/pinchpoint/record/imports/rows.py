@@ -10,6 +10,7 @@ from pinchpoint.record.imports.results import Figure, Row
 
 __all__ = ["figures_of", "quantile"]
 
+_LONGEST_MS = 1e15  # what is longer, or negative, is no measurement
 _FIELDS = (("ttft_ms", Formula.TTFT), ("tpot_ms", Formula.TPOT), ("e2e_ms", Formula.E2E_LAST))
 _QUANTILES: dict[Statistic, tuple[float, int]] = {"p50": (0.5, 1), "p90": (0.9, 10), "p99": (0.99, 100)}
 
@@ -30,7 +31,7 @@ def figures_of(rows: Sequence[Row], formulas: dict[str, Formula] | None = None) 
     found = []
     for field, usual in _FIELDS:
         formula = (formulas or {}).get(field, usual)
-        values = sorted(v for row in rows if (v := getattr(row, field)) is not None)
+        values = sorted(v for row in rows if (v := getattr(row, field)) is not None and 0 <= v < _LONGEST_MS)
         if not values:
             continue
         found.append(Figure(formula, "mean", math.fsum(values) / len(values), f"mean of {field}"))
