@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinchpoint.analyse.tables import Ints, Samples, Series
+from pinchpoint.analyse.trust import SHORT
 from pinchpoint.units import MILLISECOND, SECOND
 
 __all__ = ["LAG", "PREEMPTIONS", "PRESSURE", "Witnesses", "in_ns", "other_cause", "periodic"]
@@ -17,7 +18,6 @@ PREEMPTIONS = ("num_preemptions", "num_preemptions_total", "preemptions", "preem
                "vllm:num_preemptions_total", "vllm:num_preemptions", "sglang:num_retracted_reqs")  # fmt: skip
 
 MOST_OF = 0.5  # of a pause, for lag to explain it
-PRESSED = 0.2  # share of time somebody waited for a CPU
 SAME_BEAT = 0.15  # relative spread of the intervals between pauses that come like a clock
 
 
@@ -56,7 +56,7 @@ class Witnesses:
 
     def pressed(self, start: int, end: int) -> bool:
         """Whether the host was short of CPU around the interval."""
-        return any(share >= PRESSED for share in self.pressure_shares(start, end))
+        return any(share >= SHORT for share in self.pressure_shares(start, end))
 
     def pressure_shares(self, start: int, end: int) -> list[float]:
         """Share of the time around the interval in which somebody waited for a CPU, per host."""

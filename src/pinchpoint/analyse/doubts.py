@@ -6,7 +6,7 @@ import msgspec
 
 from pinchpoint.analyse.figures import capital, many, percent
 from pinchpoint.analyse.findings import Finding, RungReading
-from pinchpoint.analyse.trust import pressed
+from pinchpoint.analyse.trust import SHORT
 
 __all__ = ["doubts_of"]
 
@@ -61,7 +61,7 @@ def _load(r: RungReading) -> list[Doubted]:
             Doubted(
                 "convoy",
                 claim,
-                "vary the output lengths, or leave the stagger on",
+                "leave the stagger on; where it is on, replay a trace (--trace), whose lengths differ",
                 r.convoy_index,
                 "share in step",
             )
@@ -77,7 +77,7 @@ def _measured(r: RungReading) -> list[Doubted]:
         more = "give the load generator a host of its own"
         advice = (
             more
-            if pressed(r)
+            if (r.host_pressure or 0.0) >= SHORT
             else f"give the load generator more --workers, or {more.removeprefix('give the load generator ')}"
         )
         found.append(

@@ -6,13 +6,13 @@ from pinchpoint.analyse.blocking import IDLE_HOST, interference
 from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
 from pinchpoint.analyse.phases import decode, pauses, prefill, queue
-from pinchpoint.analyse.trust import HEAVY, limited, only_the_generator
+from pinchpoint.analyse.trust import HEAVY, SHORT, limited, only_the_generator
 from pinchpoint.analyse.watched import asks, front_end, kv, latency, network, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided
 
 __all__ = ["HYPOTHESES", "remedy"]
 
-PRESSED, CALM = 0.20, 0.05  # share of time in which somebody waits for a CPU
+CALM = 0.05  # share of time in which somebody waits for a CPU
 UNEQUAL = 1.2  # slowest endpoint over the mean
 
 
@@ -41,7 +41,7 @@ def client(found: Findings) -> Hypothesis:
 
 def remedy(found: Findings) -> str:
     """What a load generator that was the limit needs; more workers are no help on a host without CPUs to spare."""
-    full = any((r.host_pressure or 0.0) >= HEAVY for r in found.rungs if limited(r))
+    full = any((r.host_pressure or 0.0) >= SHORT for r in found.rungs if limited(r))
     return "a host of its own for the load" if full else "more --workers, or a host of its own for the load"
 
 
@@ -110,7 +110,7 @@ def host(found: Findings) -> Hypothesis:
     count = sum(r.pause_causes[cause] for r in paused)
     if share < CALM:
         return Hypothesis(cause=cause, state="cleared", words=words)
-    if count and share >= PRESSED:
+    if count and share >= SHORT:
         stood = max((r.pause_share_unprompted or 0.0) - (r.pause_share_unattributed or 0.0) for r in paused)
         said = f"{words}; {many(count, 'pause')} came with it in {many(len(paused), 'rung')}"
         return Hypothesis(cause=cause, state="contributes", strength=min(0.3, share) + stood / 2, words=said)

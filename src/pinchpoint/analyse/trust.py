@@ -9,6 +9,7 @@ from pinchpoint.analyse.findings import Findings, RungReading
 
 __all__ = [
     "HEAVY",
+    "SHORT",
     "all_limited",
     "caused",
     "left_out",
@@ -22,6 +23,7 @@ __all__ = [
     "too_short",
 ]
 
+SHORT = 0.2  # share of a window in which somebody waited for a CPU, from here on worth a warning
 HEAVY = 0.75  # share of the window in which somebody waited for a CPU of the load generator's host
 LEAST_ENDS, LEAST_S, LEAST_PER_SLOT = 10, 2.0, 2  # of a window that carries a rate
 MOST_OF = 0.5

@@ -9,7 +9,7 @@ from pinchpoint.analyse.figures import capital, many, percent, rate
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading, Verdict
 from pinchpoint.analyse.hypotheses import HYPOTHESES
 from pinchpoint.analyse.ladders import kind_of, ladders
-from pinchpoint.analyse.trust import limited
+from pinchpoint.analyse.trust import SHORT, limited
 from pinchpoint.analyse.weighing import ORDER
 
 __all__ = ["verdict"]
@@ -132,10 +132,10 @@ def _limits(found: Findings) -> list[str]:
             f"the load generator was the limit in {len(late)} of {many(len(found.rungs), 'rung')}: "
             "no verdict on the engine rests on them"
         )
-    short = [r for r in found.rungs if (r.host_pressure or 0.0) >= 0.5]
+    short = [r for r in found.rungs if (r.host_pressure or 0.0) >= SHORT]
     if short:
         limits.append(
-            f"the load generator's host was short of CPU in {many(len(short), 'rung')} (up to "
+            f"the load generator's host was short of CPU in {len(short)} of {many(len(found.rungs), 'rung')} (up to "
             f"{percent(max(r.host_pressure or 0.0 for r in short))} of the time): short pauses may be its doing"
         )
     unsettled = [r for r in found.rungs if r.stationary is False]

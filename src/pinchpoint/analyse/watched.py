@@ -8,6 +8,7 @@ from typing import Any
 from pinchpoint.analyse.figures import many, ms, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
 from pinchpoint.analyse.headroom import stressed
+from pinchpoint.analyse.trust import limited
 from pinchpoint.analyse.weighing import State, undecided
 
 __all__ = ["asks", "front_end", "kv", "latency", "network", "unequal_ranks"]
@@ -36,8 +37,16 @@ def _rows(found: Findings) -> list[dict[str, Any]]:
     return [r for r in found.engine if r["row"] == "engine"]
 
 
+def _sound(found: Findings) -> list[dict[str, Any]]:
+    """Those of rungs that the load generator did not limit: of the others, the client's side says nothing."""
+    late = {r.rung for r in found.rungs if limited(r)}
+    return [r for r in _rows(found) if r.get("rung") not in late]
+
+
 def _unread(found: Findings, what: str) -> str:
     """Why a number of the engine's is not there."""
+    if _rows(found) and not _sound(found):
+        return f"{what} of the engine was read only where the load generator was the limit"
     if _rows(found):
         return f"the engine's metrics were read, but it does not count {what}"
     return f"{what} of the engine was not read"
@@ -46,7 +55,7 @@ def _unread(found: Findings, what: str) -> str:
 def kv(found: Findings) -> Hypothesis:
     """KV cache pressure."""
     cause = "KV pressure"
-    rows = _rows(found)
+    rows = _sound(found)
     bound = [r for r in rows if r.get("kv_bound")]
     evicted = sum(r.get("preemptions") or 0 for r in rows)
     uses = [r["kv_use_max"] for r in rows if r.get("kv_use_max") is not None]
@@ -61,7 +70,7 @@ def kv(found: Findings) -> Hypothesis:
         return Hypothesis(
             cause=cause, state="cleared", words=words + (" and preempted nothing" if told else "")
         )
-    paused = sum(r.pause_causes.get("preemption", 0) for r in found.rungs)
+    paused = sum(r.pause_causes.get("preemption", 0) for r in found.rungs if not limited(r))
     if paused:
         return Hypothesis(
             cause=cause,
@@ -78,7 +87,7 @@ def kv(found: Findings) -> Hypothesis:
 
 def unequal_ranks(found: Findings) -> Hypothesis | None:
     """Ranks of one engine, by its own counts; None where it does not count by rank."""
-    rows = [r for r in found.engine if r["row"] == "engine" and r.get("rank_max_over_mean") is not None]
+    rows = [r for r in _sound(found) if r.get("rank_max_over_mean") is not None]
     if not rows:
         return None
     worst = max(rows, key=lambda r: r["rank_max_over_mean"])
@@ -195,7 +204,7 @@ def latency(found: Findings) -> Hypothesis | None:
 def front_end(found: Findings) -> Hypothesis:
     """The API server in front of the engine: TTFT as the engine says it, beside the client's."""
     cause = "API front end"
-    rows = [r for r in found.engine if r["row"] == "engine" and r.get("ttft_difference_ms") is not None]
+    rows = [r for r in _sound(found) if r.get("ttft_difference_ms") is not None]
     if not rows:
         return undecided(
             cause,

@@ -121,7 +121,7 @@ def to_markdown(findings: Findings, record: RunFolder | None = None, words: Word
     verdict = findings.verdict
     lines = [f"# {_escaped(verdict.sentence if verdict else words('verdict.none'), 600)}", ""]
     lines += [words("html.title", model=_escaped(model)), ""] if model else []
-    lines += _list(words("html.doubts"), doubts(findings, words))
+    lines += _list(words("html.doubts"), doubts(findings, words, record.path if record else None))
     if record is not None and any(reading.failed for reading in findings.rungs):
         lines += _list(words("html.fact.failed"), failure_lines(read_failures(record), words))
     lines += markdown_grid(grids.ceilings(findings, words))

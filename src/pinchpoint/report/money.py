@@ -13,7 +13,6 @@ from pinchpoint.plan.model import Plan, Profile, Slo
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
-from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.export import markdown_grid
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.in_language import in_language
@@ -77,7 +76,6 @@ def _context(findings: Findings, folder: RunFolder, words: Words, money: Money) 
     headline, lead = split_sentence(
         clean(verdict.sentence, 600) if verdict is not None else words("verdict.none")
     )
-    measured = folder.facts.get("source", "measured") == "measured"
     found = loads(findings, plan.gpus, money.price)
     return {
         "t": words,
@@ -85,7 +83,7 @@ def _context(findings: Findings, folder: RunFolder, words: Words, money: Money) 
         "model": clean(plan.endpoint.model or words("html.unknown_model"), 120),
         "headline": headline,
         "lead": lead,
-        "doubts": [*doubts(said, words), *(crosscheck_doubt(folder.path, words) if measured else [])],
+        "doubts": doubts(said, words, folder.path),
         "loads": [
             (_label(load), _bigs(load, plan, words, money), _grid(load, words, money)) for load in found
         ],

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from pinchpoint.analyse.findings import Finding, Findings, RungReading
+from pinchpoint.analyse.trust import SHORT
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
+from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
 __all__ = ["claimed", "doubts", "split_sentence"]
 
 HEADLINE = 120  # characters
-PRESSED = 0.2  # share of a window in which somebody waited for a CPU, from here on worth a warning
 
 _CLAUSE = re.compile(r";\s+|\.\s+(?=\S)")
 _WEAKER = re.compile(r"[,:]\s+|\s+(?=\()")
@@ -43,11 +45,14 @@ def _bracketed(text: str, at: int) -> bool:
     return text.count("(", 0, at) > text.count(")", 0, at)
 
 
-def doubts(findings: Findings, words: Words) -> list[str]:
-    """What must be known before the headline is believed; empty where nothing speaks against it."""
+def doubts(findings: Findings, words: Words, folder: Path | None = None) -> list[str]:
+    """What must be known before the headline is believed; empty where nothing speaks against it.
+
+    ``folder``: the run's, for whether another load generator has confirmed what was measured.
+    """
     rungs = findings.rungs
     of = words("doubt.of", n=len(rungs))
-    pressed = [r.host_pressure for r in rungs if r.host_pressure is not None and r.host_pressure >= PRESSED]
+    pressed = [r.host_pressure for r in rungs if r.host_pressure is not None and r.host_pressure >= SHORT]
     counted = {
         "invalid": sum(not r.valid for r in rungs),
         "client": sum(_limited(r) for r in rungs),
@@ -56,7 +61,10 @@ def doubts(findings: Findings, words: Words) -> list[str]:
     said = _simulated(findings, words)
     if pressed:
         said.append(words("doubt.pressure", n=len(pressed), of=of, share=figures.percent(max(pressed))))
-    return said + [words(f"doubt.{key}", n=n, of=of) for key, n in counted.items() if n]
+    said += [words(f"doubt.{key}", n=n, of=of) for key, n in counted.items() if n]
+    if folder is not None and any(reading.source == "measured" for reading in rungs):
+        said += crosscheck_doubt(folder, words)
+    return said
 
 
 def _simulated(findings: Findings, words: Words) -> list[str]:

@@ -15,7 +15,6 @@ from rich.text import Text
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
-from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.failures import Failure, failure_lines
 from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Cell, Head, Ladder, Notes, Table, fitting, ladders, table
@@ -83,10 +82,7 @@ def summary(
     words = words or Words()
     findings = in_language(findings, words)
     parts: list[ConsoleRenderable] = [_sentence(findings, words)]
-    said = doubts(findings, words)
-    if record is not None and any(reading.source == "measured" for reading in findings.rungs):
-        said += crosscheck_doubt(record, words)
-    parts += [_hanging("! ", doubt, "yellow") for doubt in said]
+    parts += [_hanging("! ", doubt, "yellow") for doubt in doubts(findings, words, record)]
     parts.append(_counts(findings, words))
     parts += [_hanging("✗ ", line, "red") for line in failure_lines(failures, words)]
     for ladder in ladders(findings):
