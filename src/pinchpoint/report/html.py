@@ -15,7 +15,6 @@ from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import drawn, figures, grids, network
 from pinchpoint.report.clean import clean, clean_url, sentence
-from pinchpoint.report.crosschecks import crosscheck_doubt
 from pinchpoint.report.failures import Failure, failure_lines, read_failures
 from pinchpoint.report.grids import Grid
 from pinchpoint.report.in_language import in_language
@@ -82,7 +81,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "model": _model(plan, facts, words),
         "headline": headline,
         "lead": lead,
-        "doubts": [*doubts(findings, words), *(crosscheck_doubt(checked.path, words) if checked else [])],
+        "doubts": doubts(findings, words, checked.path if checked else None),
         "chips": _chips(verdict.hypotheses if verdict else [], words),
         "glance": _glance(findings, plan, words),
         "phases": _phases(listed, words),
