@@ -122,6 +122,14 @@ def test_a_proxy_in_the_environment_is_not_used_and_that_is_said(scripted, pinch
     assert "user:pw" not in done.said + json.dumps(facts)
 
 
+def test_check_says_so_too(scripted, pinchpoint):
+    url = scripted(Script(replies=(FAST,))).url
+    done = pinchpoint("check", "-u", url, "--watch", "none", HTTPS_PROXY="http://user:pw@127.0.0.1:9")
+    assert done.code == 0, done.said
+    assert "HTTPS_PROXY set, and not used" in lines_of(done.said)
+    assert "user:pw" not in done.said
+
+
 # -- before anything is sent or written -----------------------------------------------------------------------------
 
 REFUSED = [

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from pinchpoint.commands.facts import proxies_said
 from pinchpoint.drive.probe import probe
 from pinchpoint.drive.secrets import look_up
 from pinchpoint.plan.model import Plan
@@ -32,7 +33,9 @@ def check(plan: Plan) -> Checked:
     """
     probed = probe(msgspec.structs.replace(plan, skip_check=False))
     sources = probe_sources(plan, look_up(plan.endpoint).headers)
-    return Checked(probed.model, probed.dialect, probed.facts, list(probed.dialect.notes), sources)
+    return Checked(
+        probed.model, probed.dialect, probed.facts, [*probed.dialect.notes, *proxies_said()], sources
+    )
 
 
 def from_terminal(plan: Plan, *, as_json: bool) -> int:

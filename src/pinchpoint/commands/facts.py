@@ -12,7 +12,7 @@ from typing import Any
 
 from pinchpoint.units import now_ns
 
-__all__ = ["clock", "host_facts", "proxies_ignored", "run_name"]
+__all__ = ["clock", "host_facts", "proxies_ignored", "proxies_said", "run_name"]
 
 _PACKAGES = ("pinchpoint", "numpy", "duckdb", "msgspec", "uvloop", "httptools")
 
@@ -38,6 +38,12 @@ def proxies_ignored() -> list[str]:
     """Names of the proxy settings in the environment; none is used: a proxy would be measured with the endpoint."""
     names = ("http_proxy", "https_proxy", "all_proxy")
     return sorted(name for name in os.environ if name.lower() in names and os.environ[name])
+
+
+def proxies_said() -> list[str]:
+    """The same in words, for who looks on; empty where none is set."""
+    ignored = proxies_ignored()
+    return [f"{', '.join(ignored)} set, and not used: the endpoint is asked directly"] if ignored else []
 
 
 def clock(first_rung: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.reading import read_latest, read_run
-from pinchpoint.commands.facts import clock, host_facts, proxies_ignored, run_name
+from pinchpoint.commands.facts import clock, host_facts, proxies_said, run_name
 from pinchpoint.commands.outcome import exit_code, write_outcome
 from pinchpoint.commands.self_check import self_check
 from pinchpoint.drive.fleet import Fleet, check_host, open_fleet
@@ -105,8 +105,8 @@ def run(
         },
     )
     onlooker.note(f"record: {folder.path}")
-    if ignored := proxies_ignored():
-        onlooker.note(f"{', '.join(ignored)} set, and not used: the endpoint is asked directly")
+    for said in proxies_said():
+        onlooker.note(said)
     return _drive_all(folder, plan, probed.dialect, onlooker)
 
 
