@@ -146,5 +146,30 @@ METRICS: dict[str, tuple[str, str, str]] = {
         "",
         "Concurrency = request rate × (TTFT + (N − 1) × TPOT): holds for every true rung.",
     ),
+    "dram_active": (
+        "Memory bandwidth used",
+        "share",
+        "Share of cycles in which a GPU's memory interface moved data (DCGM_FI_PROF_DRAM_ACTIVE): mean over GPUs of each "
+        "one's mean over its reads in the steady window. What can be reached is a little below 1.",
+    ),
+    "tensor_active": (
+        "Tensor cores used",
+        "share",
+        "Share of cycles in which the tensor pipe worked (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE), averaged likewise. NVML's "
+        "utilisation cannot show it: that says only that some kernel ran.",
+    ),
+    "throttled": (
+        "Throttled",
+        "share of reads",
+        "Reads in which NVML named a reason that held the clocks down; idle GPUs and application clocks that somebody "
+        "set are none.",
+    ),
+    "offnode": (
+        "Off-node share",
+        "share of octets sent",
+        "NIC transmit / (NIC transmit + NVLink transmit) of the same hosts over the steady window. NICs by RDMA counters, "
+        "else physical ports, else the kernel's, never added together. Tensor parallelism uses NVLink too, and NIC traffic "
+        "also holds KV transfer and storage.",
+    ),
     "lag": ("Client lag", "ms", "How late the load generator's own event loop woke."),
 }

@@ -281,5 +281,6 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     engine: list[
         dict[str, Any]
     ] = []  # what the engine counts itself, per rung and per rank, beside the client's view
+    gpus: list[dict[str, Any]] = []  # what GPUs did, per rung and source; what of their traffic left the host
     findings: list[Finding] = []
     verdict: Verdict | None = None

@@ -12,6 +12,7 @@ from pinchpoint.analyse.context import context_of
 from pinchpoint.analyse.control import with_causes
 from pinchpoint.analyse.engine_metrics import read_engine
 from pinchpoint.analyse.findings import Findings, RungReading
+from pinchpoint.analyse.gpus import read_gpus
 from pinchpoint.analyse.network import read_network
 from pinchpoint.analyse.rung import read_rung
 from pinchpoint.analyse.said import findings_of
@@ -38,7 +39,8 @@ def read_run(folder: RunFolder) -> Findings:
         readings += _read(folder, [f for f in alone if f.kind == kind], readings)
     readings += _read(folder, order[len(alone) :], readings)
     engine = read_engine(folder, readings)
-    return together(readings, read_network(folder, readings, engine), engine)
+    fabric = read_network(folder, readings, engine)
+    return together(readings, fabric, engine, read_gpus(folder, readings, fabric))
 
 
 def _read(folder: RunFolder, rungs: Iterable[RungFacts], before: Sequence[RungReading]) -> list[RungReading]:
@@ -67,12 +69,16 @@ def together(
     readings: Sequence[RungReading],
     fabric: Sequence[dict[str, Any]] = (),
     engine: Sequence[dict[str, Any]] = (),
+    gpus: Sequence[dict[str, Any]] = (),
 ) -> Findings:
     """Findings from rungs that were read one by one: gains, causes, ceilings, the verdict and claims.
 
-    ``fabric`` and ``engine`` are what was watched beside them (:mod:`.fabric`, :mod:`.engine_metrics`).
+    ``fabric``, ``engine`` and ``gpus`` are what was watched beside them (:mod:`.fabric`, :mod:`.engine_metrics`,
+    :mod:`.gpus`).
     """
     rungs = with_gains(with_causes(sorted(readings, key=lambda r: r.rung)))
-    found = Findings(rungs=rungs, ceilings=ceilings(rungs), fabric=list(fabric), engine=list(engine))
+    found = Findings(
+        rungs=rungs, ceilings=ceilings(rungs), fabric=list(fabric), engine=list(engine), gpus=list(gpus)
+    )
     found = msgspec.structs.replace(found, verdict=verdict(found))
     return msgspec.structs.replace(found, findings=findings_of(found))

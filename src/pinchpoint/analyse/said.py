@@ -9,6 +9,7 @@ from pinchpoint.analyse.blocking import CAUSE
 from pinchpoint.analyse.doubts import doubts_of
 from pinchpoint.analyse.figures import capital, many, ms, percent, rate
 from pinchpoint.analyse.findings import Ceiling, Finding, Findings, RungReading
+from pinchpoint.analyse.gpus import gpu_use
 from pinchpoint.analyse.ladders import (
     Ladder,
     ceiling_of,
@@ -47,7 +48,7 @@ def findings_of(found: Findings) -> list[Finding]:
     said += _alone(found)
     said += [claim for kind in ("prefill", "decode", "mixed") for ladder in ladders(found, kind)
              for claim in _ceiling(ladder, found)]  # fmt: skip
-    return said + [claim for r in found.rungs for claim in doubts_of(r)]
+    return [*said, *gpu_use(found), *(claim for r in found.rungs for claim in doubts_of(r))]
 
 
 def _mixed(ladder: Ladder, found: Findings, blocks: bool) -> list[Finding]:

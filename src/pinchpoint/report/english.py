@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinchpoint import vocab
+from pinchpoint.report.english_gpus import GPUS
 from pinchpoint.report.english_money import MONEY
 from pinchpoint.report.english_scale import SCALE
 from pinchpoint.report.english_watching import WATCHING
@@ -656,4 +657,5 @@ ENGLISH: dict[str, str] = {
     **SCALE,
     **WIRE,
     **WATCHING,
+    **GPUS,
 }

@@ -15,7 +15,7 @@ import numpy as np
 
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.record.folder import RunFolder
-from pinchpoint.report import grids, network
+from pinchpoint.report import gpus, grids, network
 from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.drawn import telling
 from pinchpoint.report.failures import failure_lines, read_failures
@@ -131,8 +131,14 @@ def to_markdown(findings: Findings, record: RunFolder | None = None, words: Word
     told = telling(findings)
     if told is not None:
         lines += markdown_grid(grids.gaps(told[1], words)) + markdown_grid(grids.pauses(told[1], words))
-    for grid in (*network.network(findings, words), network.engine(findings, words)):
+    watched = (
+        *network.network(findings, words),
+        gpus.offnode(findings, words),
+        network.engine(findings, words),
+    )
+    for grid in (*watched, gpus.gpus(findings, words)):
         lines += markdown_grid(grid)
+    lines += _list(words("html.details.gpus"), gpus.gpus_said(findings))
     lines += _list(words("html.q.next"), advice_lines(findings))
     if verdict is not None:
         said = ((h, words.either(f"state.{h.state}", h.state)) for h in verdict.hypotheses)

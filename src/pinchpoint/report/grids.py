@@ -33,7 +33,7 @@ _MOST_PAUSES = 12
 # Columns that hold words rather than numbers, and so are set to the left.
 _WORDY = frozenset({"ladder", "state", "words", "form", "reading", "cause", "by", "marks", "key", "metric",
                     "rung", "source", "port", "direction", "course", "hottest", "sign", "paid", "exchange",
-                    "dispatch", "fits"})  # fmt: skip
+                    "dispatch", "fits", "host", "throttled"})  # fmt: skip
 
 _METRIC = {
     "value": "ceiling", "state": "ceiling", "knee": "knee", "base": "base_gap", "share": "interference",

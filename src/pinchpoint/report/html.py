@@ -13,7 +13,7 @@ from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.files import write_bytes
 from pinchpoint.record.folder import RunFolder
-from pinchpoint.report import drawn, figures, grids, network
+from pinchpoint.report import drawn, figures, gpus, grids, network
 from pinchpoint.report.clean import clean, clean_url, sentence
 from pinchpoint.report.failures import Failure, failure_lines, read_failures
 from pinchpoint.report.grids import Grid
@@ -92,7 +92,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "interference": grids.interference(findings, words),
         "gaps": grids.gaps(told[1], words) if told else None,
         "pauses": grids.pauses(told[1], words) if told else None,
-        "network": network.network(findings, words),
+        "network": [*network.network(findings, words), *filter(None, [gpus.offnode(findings, words)])],
         "network_pictures": [
             network_picture(findings, folder, words),
             rails_picture(findings, words),
@@ -100,6 +100,8 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         ],
         "network_said": _network_said(findings, words),
         "engine": network.engine(findings, words),
+        "gpus": gpus.gpus(findings, words),
+        "gpus_said": gpus.gpus_said(findings),
         "advice": [(f, claimed(f, words)) for f in findings.findings if f.advice],
         "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
         "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),

@@ -14,8 +14,8 @@ __all__ = ["in_language", "rung_in_language"]
 
 Say = Callable[[str], str]
 
-# Of the rows of ``fabric`` and ``engine``: what is a sentence or a list of them; all else names something.
-_ROW_TEXTS = ("words", "differences", "read", "not_read", "sign")
+# Of the rows of ``fabric``, ``engine`` and ``gpus``: what is a sentence or a list of them; all else names something.
+_ROW_TEXTS = ("words", "differences", "read", "not_read", "sign", "caveats")
 
 
 def in_language(findings: Findings, words: Words) -> Findings:
@@ -30,6 +30,7 @@ def in_language(findings: Findings, words: Words) -> Findings:
         ceilings=[_ceiling(ceiling, say) for ceiling in findings.ceilings],
         fabric=[_row(row, say) for row in findings.fabric],
         engine=[_row(row, say) for row in findings.engine],
+        gpus=[_row(row, say) for row in findings.gpus],
         findings=[_finding(finding, say) for finding in findings.findings],
         verdict=None if verdict is None else _verdict(verdict, say),
     )

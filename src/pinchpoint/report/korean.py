@@ -5,6 +5,7 @@ A particle whose form hangs on the sound before it is written with both, ``ÏùÄ(Î
 
 from __future__ import annotations
 
+from pinchpoint.report.korean_gpus import GPUS, GPUS_METRICS
 from pinchpoint.report.korean_scale import SCALE, SWEEP
 from pinchpoint.report.korean_watching import WATCHING
 from pinchpoint.report.korean_wire import WIRE
@@ -714,4 +715,6 @@ KOREAN: dict[str, str] = {
     **SCALE,
     **WIRE,
     **WATCHING,
+    **GPUS,
+    **GPUS_METRICS,
 }

@@ -5,6 +5,7 @@ A particle whose form hangs on the sound before it is written with both, ``ÏùÄ(Î
 
 from __future__ import annotations
 
+from pinchpoint.report.korean_gpus import GPUS_SAID
 from pinchpoint.report.korean_reasons import REASONS
 from pinchpoint.report.korean_wire import WIRE_SAID
 
@@ -392,4 +393,5 @@ KOREAN_SAID: dict[str, str] = {
     **_CLAIMS,
     **REASONS,
     **WIRE_SAID,
+    **GPUS_SAID,
 }

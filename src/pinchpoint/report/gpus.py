@@ -1,0 +1,132 @@
+"""The GPUs' own tables: memory bandwidth against arithmetic, and how much of what they sent left the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pinchpoint.analyse.findings import Findings
+from pinchpoint.report import figures
+from pinchpoint.report.clean import clean, sentence
+from pinchpoint.report.grids import Grid
+from pinchpoint.report.ladder import Cell, Head, Notes
+from pinchpoint.report.network import rung_name
+from pinchpoint.report.words import Words
+
+__all__ = ["gpus", "gpus_said", "offnode"]
+
+Row = Mapping[str, Any]
+
+_MOST_REASONS = 3
+_METRICS = {"dram": "dram_active", "tensor": "tensor_active", "offnode": "offnode", "throttled": "throttled"}
+
+
+def gpus_said(findings: Findings) -> list[str]:
+    """One sentence for each phase whose GPUs showed memory and tensor cores."""
+    return [sentence(found.claim, 400) for found in findings.findings if found.id.startswith("gpus.")]
+
+
+def gpus(findings: Findings, words: Words) -> Grid | None:
+    """A row for each rung and source: mean over GPUs, in brackets the highest of one."""
+    own = [row for row in findings.gpus if row.get("row") == "gpu"]
+    notes = Notes(words("note.at"))
+    keys = ("rung", "source", "gpus", "reads", "dram", "tensor", "sm", "power", "clock", "throttled")
+    rows = [_gpu_row(row, words, notes) for row in own]
+    # What no source of this run serves would be dashes from top to bottom.
+    shown = [at for at in range(len(keys)) if any(row[at].text != figures.MISSING for row in rows)]
+    left = ", ".join(words(f"gpus.col.{keys[at]}") for at in range(len(keys)) if at not in shown)
+    more = words("gpus.unserved", columns=left) if rows and left else ""
+    return _grid(
+        "gpus", [keys[at] for at in shown], [[row[at] for at in shown] for row in rows], words, notes, more
+    )
+
+
+def _gpu_row(row: Row, words: Words, notes: Notes) -> list[Cell]:
+    return [
+        Cell(rung_name(row)),
+        Cell(clean(row["source"], 60)),
+        Cell(figures.count(row["gpus"])),
+        Cell(figures.count(row["n"])),
+        *(_mean(row, key, figures.percent, notes) for key in ("dram_active", "tensor_active", "sm_active")),
+        _mean(row, "power_w", figures.count, notes),
+        _clock(row, words, notes),
+        _throttled(row, words, notes),
+    ]
+
+
+def _mean(row: Row, key: str, write: Callable[[float], str], notes: Notes) -> Cell:
+    """``90 % (93 %)``: the mean, and the highest GPU where there are several."""
+    cell = _cell(row, key, write, notes)
+    several = row[key] is not None and row[f"{key}_gpus"] > 1
+    return Cell(f"{cell.text} ({write(row[f'{key}_highest'])})", cell.notes) if several else cell
+
+
+def _clock(row: Row, words: Words, notes: Notes) -> Cell:
+    cell = _cell(row, "sm_clock_mhz", figures.count, notes)
+    least = row.get("sm_clock_mhz_min")
+    return cell if least is None else Cell(words("gpus.clock", mean=cell.text, least=figures.count(least)))
+
+
+def _throttled(row: Row, words: Words, notes: Notes) -> Cell:
+    cell = _cell(row, "throttled", figures.percent, notes)
+    named = [
+        f"{words.either(f'gpus.reason.{name}', clean(name, 40))} {figures.percent(share)}"
+        for name, share in list(row.get("throttle_reasons", {}).items())[:_MOST_REASONS]
+    ]
+    return Cell(f"{cell.text}: {', '.join(named)}", cell.notes) if named else cell
+
+
+def offnode(findings: Findings, words: Words) -> Grid | None:
+    """NIC transmit of all that NICs and NVLink transmitted, by rung and host; None where no host has both."""
+    own = [row for row in findings.gpus if row.get("row") == "offnode"]
+    if all(row["share"] is None for row in own):
+        return None
+    notes = Notes(words("note.at"))
+    rows = [_offnode_row(row, words, notes) for row in own]
+    return _grid("offnode", ("rung", "host", "offnode", "ends", "nic", "nvlink", "by"), rows, words, notes)
+
+
+def _offnode_row(row: Row, words: Words, notes: Notes) -> list[Cell]:
+    share = _cell(row, "share", figures.percent, notes)
+    counts = [part for part in str(row["nic_by"]).split(", ") if part]
+    kinds = ", ".join(words.either(f"net.counts.{part}", clean(part, 40)) for part in counts)
+    return [
+        Cell(rung_name(row)),
+        Cell(clean(row["host"], 60) or words("gpus.all_hosts", n=len(row["hosts"]))),
+        Cell(share.text, share.notes or tuple(notes(str(text)) for text in row["caveats"])),
+        _ends(row, notes),
+        Cell(_rate(row["nic_octets"])),
+        Cell(_rate(row["nvlink_octets"])),
+        Cell(kinds or figures.MISSING),
+    ]
+
+
+def _ends(row: Row, notes: Notes) -> Cell:
+    if row["low"] is None or row["high"] is None:
+        why = row["refused"].get("low")
+        return Cell(figures.MISSING, (notes(str(why)),) if why else ())
+    return Cell(f"{figures.percent(row['low'])}–{figures.percent(row['high'])}")
+
+
+def _rate(octets: float | None) -> str:
+    if octets is None:
+        return figures.MISSING
+    size, unit = next(
+        ((s, u) for s, u in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if octets >= s), (1e3, "kB")
+    )
+    return f"{figures.plain(octets / size)} {unit}"
+
+
+def _cell(row: Row, key: str, write: Callable[[float], str], notes: Notes) -> Cell:
+    """The value, or a dash with the reason in a note."""
+    if row.get(key) is not None:
+        return Cell(write(row[key]))
+    why = row.get("refused", {}).get(key)
+    return Cell(figures.MISSING, (notes(str(why)),) if why else ())
+
+
+def _grid(
+    name: str, keys: Sequence[str], rows: list[list[Cell]], words: Words, notes: Notes, more: str = ""
+) -> Grid | None:
+    heads = [Head(key, words(f"gpus.col.{key}"), "", "", _METRICS.get(key, "")) for key in keys]
+    return Grid(words(f"gpus.table.{name}"), heads, rows, notes.lines(), [], more) if rows else None
