@@ -139,8 +139,8 @@ def test_nvml_tells_clocks_power_and_what_holds_the_clocks_down(site):
     # Of 62 reads ten; idle and application clocks are no throttling.
     assert row["throttled"] == pytest.approx(10 / 62)
     assert row["throttle_reasons"] == {
-        "power cap": pytest.approx(10 / 62),
-        "software thermal": pytest.approx(10 / 62),
+        "power_cap": pytest.approx(10 / 62),
+        "thermal_sw": pytest.approx(10 / 62),
     }
     assert row["throttle_reads"] == 62
     assert row["dram_active"] is None
@@ -468,7 +468,7 @@ def test_what_nvml_serves_is_read_back(tmp_path, monkeypatch):
     site.nic("rdma://", "mlx5_0/1", 1_024_000_000)
     (row,) = site.rows("gpu")
     assert (row["power_w"], row["sm_clock_mhz"], row["throttled"]) == (650, 1980, 1)
-    assert row["throttle_reasons"] == {"hardware thermal": 1}
+    assert row["throttle_reasons"] == {"thermal_hw": 1}
     (left,) = site.rows("offnode")
     assert (left["nvlink_octets"], left["share"]) == (pytest.approx(30 * 1_024_000_000), pytest.approx(0.5))
     site.folder.close()

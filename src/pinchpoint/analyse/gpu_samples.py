@@ -46,11 +46,10 @@ def load_gpus(folder: RunFolder, start_ns: int, end_ns: int) -> list[Gpu]:
     Raises:
         RecordError: a file of the run is damaged.
     """
-    marks = ", ".join("?" for _ in (*GAUGES, *COUNTERS))
     rows = folder.columns(
         "SELECT source, entity, metric, t_ns, coalesce(CAST(raw AS DOUBLE), value) AS value FROM samples "
-        f"WHERE metric IN ({marks}) AND t_ns BETWEEN ? AND ? ORDER BY source, entity, metric, t_ns",
-        [*GAUGES, *COUNTERS, start_ns - MARGIN_NS, end_ns + MARGIN_NS],
+        "WHERE list_contains(?, metric) AND t_ns BETWEEN ? AND ? ORDER BY source, entity, metric, t_ns",
+        [[*GAUGES, *COUNTERS], start_ns - MARGIN_NS, end_ns + MARGIN_NS],
     )
     t = np.asarray(rows["t_ns"]).astype(np.int64)
     value = np.ma.filled(np.ma.asarray(rows["value"]).astype(np.float64), np.nan)
@@ -78,12 +77,11 @@ def refreshes(folder: RunFolder) -> dict[str, float]:
     Raises:
         RecordError: a file of the run is damaged.
     """
-    marks = ", ".join("?" for _ in GAUGES)
     rows = folder.columns(
         "SELECT DISTINCT source, entity, t_ns FROM (SELECT source, entity, t_ns, value, lag(value) OVER "
-        f"(PARTITION BY source, entity, metric ORDER BY t_ns) AS before FROM samples WHERE metric IN ({marks})) "
+        "(PARTITION BY source, entity, metric ORDER BY t_ns) AS before FROM samples WHERE list_contains(?, metric)) "
         "WHERE value <> before ORDER BY 1, 2, 3",
-        list(GAUGES),
+        [list(GAUGES)],
     )
     times: dict[tuple[str, str], list[int]] = {}
     for source, entity, t_ns in zip(rows["source"], rows["entity"], rows["t_ns"], strict=True):

@@ -30,8 +30,8 @@ Row = Mapping[str, Any]
 
 # nvml.h, nvmlClocksEventReasons (nvmlClocksThrottleReasons before driver 535); DCGM passes the same mask on.
 REASONS = {
-    0x1: "idle", 0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
-    0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake", 0x100: "display clocks",
+    0x1: "idle", 0x2: "application_clocks", 0x4: "power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
+    0x20: "thermal_sw", 0x40: "thermal_hw", 0x80: "power_brake", 0x100: "display_clocks",
 }  # fmt: skip
 CHOSEN = 0x1 | 0x2  # nothing to do, or clocks that somebody set: no throttling
 PROFILED = ("dram_active", "tensor_active", "sm_active")
@@ -164,6 +164,6 @@ def _use(kind: str, found: Findings) -> Finding | None:
         id=f"gpus.{kind}", subject=f"{reading.profile} {reading.isl}/{reading.osl}",
         claim=f"{label(reading)} uses {percent(memory)} of the memory bandwidth and {percent(tensor)} of the tensor cores "
         f"(GPUs: {gpus}, reads of each: {reads})",
-        value=memory, unit="share of memory bandwidth", n=gpus * reads, rungs=[reading.rung],
+        value=memory, unit="share", n=gpus * reads, rungs=[reading.rung],
         evidence=[f"the highest of one GPU: {percent(highest[0])} and {percent(highest[1])}"] if gpus > 1 else [],
     )  # fmt: skip

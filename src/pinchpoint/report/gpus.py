@@ -18,6 +18,7 @@ __all__ = ["gpus", "gpus_said", "offnode"]
 Row = Mapping[str, Any]
 
 _MOST_REASONS = 3
+_MOST_ROWS = 48
 _METRICS = {"dram": "dram_active", "tensor": "tensor_active", "offnode": "offnode", "throttled": "throttled"}
 
 
@@ -28,14 +29,17 @@ def gpus_said(findings: Findings) -> list[str]:
 
 def gpus(findings: Findings, words: Words) -> Grid | None:
     """A row for each rung and source: mean over GPUs, in brackets the highest of one."""
-    own = [row for row in findings.gpus if row.get("row") == "gpu"]
+    own = _rows(findings, "gpu")
+    told = {rung for found in findings.findings if found.id.startswith("gpus.") for rung in found.rungs}
+    kept = _few(own, lambda row: row["rung"] in told)
     notes = Notes(words("note.at"))
     keys = ("rung", "source", "gpus", "reads", "dram", "tensor", "sm", "power", "clock", "throttled")
-    rows = [_gpu_row(row, words, notes) for row in own]
+    rows = [_gpu_row(row, words, notes) for row in kept]
     # What no source of this run serves would be dashes from top to bottom.
     shown = [at for at in range(len(keys)) if any(row[at].text != figures.MISSING for row in rows)]
     left = ", ".join(words(f"gpus.col.{keys[at]}") for at in range(len(keys)) if at not in shown)
-    more = words("gpus.unserved", columns=left) if rows and left else ""
+    more = [words("gpus.unserved", columns=left)] if rows and left else []
+    more += _left_out(kept, own, words)
     return _grid(
         "gpus", [keys[at] for at in shown], [[row[at] for at in shown] for row in rows], words, notes, more
     )
@@ -78,12 +82,14 @@ def _throttled(row: Row, words: Words, notes: Notes) -> Cell:
 
 def offnode(findings: Findings, words: Words) -> Grid | None:
     """NIC transmit of all that NICs and NVLink transmitted, by rung and host; None where no host has both."""
-    own = [row for row in findings.gpus if row.get("row") == "offnode"]
+    own = _rows(findings, "offnode")
     if all(row["share"] is None for row in own):
         return None
     notes = Notes(words("note.at"))
-    rows = [_offnode_row(row, words, notes) for row in own]
-    return _grid("offnode", ("rung", "host", "offnode", "ends", "nic", "nvlink", "by"), rows, words, notes)
+    kept = _few(own, lambda row: not row["host"])
+    rows = [_offnode_row(row, words, notes) for row in kept]
+    keys = ("rung", "host", "offnode", "ends", "nic", "nvlink", "by")
+    return _grid("offnode", keys, rows, words, notes, _left_out(kept, own, words))
 
 
 def _offnode_row(row: Row, words: Words, notes: Notes) -> list[Cell]:
@@ -105,7 +111,9 @@ def _ends(row: Row, notes: Notes) -> Cell:
     if row["low"] is None or row["high"] is None:
         why = row["refused"].get("low")
         return Cell(figures.MISSING, (notes(str(why)),) if why else ())
-    return Cell(f"{figures.percent(row['low'])}–{figures.percent(row['high'])}")
+    low, high = 100 * row["low"], 100 * row["high"]
+    digits = next((d for d in (0, 1, 2) if f"{low:.{d}f}" != f"{high:.{d}f}"), 2)
+    return Cell(f"{low:.{digits}f}–{high:.{digits}f} %")
 
 
 def _rate(octets: float | None) -> str:
@@ -126,7 +134,25 @@ def _cell(row: Row, key: str, write: Callable[[float], str], notes: Notes) -> Ce
 
 
 def _grid(
-    name: str, keys: Sequence[str], rows: list[list[Cell]], words: Words, notes: Notes, more: str = ""
+    name: str,
+    keys: Sequence[str],
+    rows: list[list[Cell]],
+    words: Words,
+    notes: Notes,
+    more: Sequence[str] = (),
 ) -> Grid | None:
     heads = [Head(key, words(f"gpus.col.{key}"), "", "", _METRICS.get(key, "")) for key in keys]
-    return Grid(words(f"gpus.table.{name}"), heads, rows, notes.lines(), [], more) if rows else None
+    return Grid(words(f"gpus.table.{name}"), heads, rows, notes.lines(), [], " ".join(more)) if rows else None
+
+
+def _rows(findings: Findings, kind: str) -> list[Row]:
+    return [row for row in findings.gpus if row.get("row") == kind]
+
+
+def _few(rows: list[Row], telling: Callable[[Row], bool]) -> list[Row]:
+    """All rows where they are few, else those that tell most."""
+    return rows if len(rows) <= _MOST_ROWS else (list(filter(telling, rows)) or rows)[:_MOST_ROWS]
+
+
+def _left_out(kept: Sequence[Row], rows: Sequence[Row], words: Words) -> list[str]:
+    return [words("gpus.some", shown=len(kept), n=len(rows))] if len(kept) < len(rows) else []
