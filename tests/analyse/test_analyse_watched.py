@@ -1,9 +1,13 @@
 """What the engine's counters and the ports say in the verdict. Rows as engine_metrics and fabric make them."""
 
+import msgspec
 import pytest
 
-from pinchpoint.analyse.findings import Findings
+from pinchpoint.analyse.findings import Findings, RungReading, Stats
+from pinchpoint.analyse.phases import decode
+from pinchpoint.analyse.reading import together
 from pinchpoint.analyse.watched import front_end, kv, network, unequal_ranks
+from pinchpoint.report.words import Words
 
 
 def engine(**fields):
@@ -20,6 +24,8 @@ def port(highest, mean=None, **fields):
     ("row", "state"),
     [
         ({"kv_bound": True, "preemptions": 12.0}, "contributes"),
+        ({"kv_bound": True, "kv_full_share": 0.3}, "contributes"),
+        ({"kv_bound": True, "kv_full_share": 0.9, "preemptions": 12.0}, "binds"),
         ({"kv_bound": False, "kv_use_max": 0.4, "preemptions": 0.0}, "cleared"),
         ({"kv_bound": False, "kv_use_max": 0.97}, "not decided"),  # full, but nothing waited
         ({}, "not decided"),
@@ -78,3 +84,49 @@ def test_the_front_end_is_what_the_client_waits_beyond_the_engines_own_ttft():
     assert front_end(Findings(engine=[same, slow])).state == "contributes"
     assert front_end(Findings(engine=[same])).state == "cleared"
     assert front_end(Findings()).state == "not decided"
+
+
+def decoding(tpot_ms, e2e_ms=4000.0):
+    return RungReading(
+        rung=0, profile="mixed", isl=128, osl=128, concurrency=32, requests=128, ok=128, failed=0, valid=True, window_s=60.0,
+        tpot_ms=Stats(n=128, mean=tpot_ms), e2e_ms=Stats(n=128, mean=e2e_ms),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("client_ms", "state"),
+    [
+        (20.5, "not decided"),  # two clocks, two windows; and no TTFT of the engine's
+        (30.0, "contributes"),  # a third of each token's time
+        (60.0, "binds"),  # two thirds
+    ],
+)
+def test_the_front_end_is_also_what_holds_tokens_up(client_ms, state):
+    row = engine(rung=0, gap_mean_ms=20.0)
+    told = front_end(Findings(rungs=[decoding(client_ms)], engine=[row]))
+    assert told.state == state
+    if state != "not decided":
+        assert f"a token every {client_ms:g} ms, the engine says 20 ms" in told.words
+        assert Words("ko").said.knows(told.words)
+
+
+@pytest.mark.parametrize(("e2e_ms", "state"), [(4000.0, "contributes"), (1500.0, "binds")])
+def test_the_front_end_binds_where_most_of_a_request_is_spent_there(e2e_ms, state):
+    row = engine(rung=0, gap_mean_ms=20.0, ttft_difference_ms=900.0, ttft_client_ms=1000.0)
+    told = front_end(Findings(rungs=[decoding(20.0, e2e_ms)], engine=[row]))
+    assert told.state == state
+
+
+def test_decode_is_not_blamed_for_tokens_held_up_on_their_way():
+    rungs = [
+        msgspec.structs.replace(decoding(ms), rung=i, profile="decode", isl=8, concurrency=at, output_tok_s=200.0)
+        for i, (at, ms) in enumerate([(4, 20.0), (8, 40.0)])
+    ]  # fmt: skip
+    rows = [engine(rung=i, profile="decode", concurrency=at, gap_mean_ms=19.0) for i, at in enumerate((4, 8))]
+    (alone,) = (h for h in together(rungs).verdict.hypotheses if h.cause == "decode step")
+    assert alone.state == "binds"
+    told = decode(msgspec.structs.replace(together(rungs), engine=rows))
+    assert told.state == "not decided"
+    assert "held up on their way" in told.words
+    assert Words("ko").said.knows(told.words)
+    assert Words("ko").said.knows(told.would_decide)

@@ -13,15 +13,17 @@ from pinchpoint.analyse.figures import many, ms, percent, rate
 from pinchpoint.analyse.findings import Ceiling, Findings, Hypothesis, RungReading
 from pinchpoint.analyse.ladders import Ladder, ceiling_of, kind_of, ladders
 from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
-from pinchpoint.analyse.watched import asks
+from pinchpoint.analyse.watched import asks, held_up
 from pinchpoint.analyse.weighing import State, label, reason, undecided
 
 __all__ = ["QUEUED", "decode", "pauses", "prefill", "queue"]
 
+PLACES = "more places or KV cache, so that more streams share a step"
 FULL, HALF = 0.80, 0.50  # of the prefill ceiling, taken by mixed load
 IDLE_SLOTS = 0.20  # of those in flight, not decoding although nothing but decoding was asked
 QUEUED = 0.1  # of TTFT at the knee: growth beyond it that counts as waiting
 STILL, SOME_STILL = 0.10, 0.05  # share of the window in pauses without a prompt
+STANDING = 0.20  # of decode time beyond the base gap: streams that stand still while the step goes on
 
 
 def prefill(found: Findings) -> Hypothesis:
@@ -102,6 +104,12 @@ def decode(found: Findings) -> Hypothesis:
     if top.state == "not reached":
         return Hypothesis(cause=cause, state="cleared", words=f"decode alone is not saturated: {words}",
                           evidence_against=evidence)  # fmt: skip
+    if held_up(found, ladder.profile) is not None:
+        why = f"decode alone stops rising, but tokens are held up on their way from the engine: {words}"
+        return undecided(cause, why, "decode without what stands between engine and client")
+    other = _not_the_step(ladder)
+    if other is not None:
+        return undecided(cause, f"decode alone stops rising, but {other}: {words}", PLACES)
     return Hypothesis(
         cause=cause,
         state="binds",
@@ -109,6 +117,50 @@ def decode(found: Findings) -> Hypothesis:
         words=f"decode alone is saturated: {words}",
         evidence_for=evidence,
     )
+
+
+def _not_the_step(ladder: Ladder) -> str | None:
+    """What keeps a ladder of decode alone from rising that is not the step: too few places, or streams taken out of it."""
+    readings = ladder.levels[-1].readings
+    idle, where = max(((_idle(r) or 0.0, r) for r in readings), key=lambda w: w[0])
+    if idle >= IDLE_SLOTS:
+        return f"only {_streams(where):.3g} streams decode at once"
+    first, last = _grown(ladder.levels[0].readings), _grown(readings)
+    if first is None or last is None or min(_standing(r) for r in readings) < STANDING:
+        return None
+    (token, step), (token_last, step_last) = first, last
+    # A step that is the cause carries the growth; a mean that grows over a step that does not is of streams left out of it.
+    if step_last / step - 1 >= (token_last / token - 1) / 2:
+        return None
+    share = min(_standing(r) for r in readings)
+    return f"streams stand still for {percent(share)} of decode time between steps that take {ms(step_last)}"
+
+
+def _grown(readings: Sequence[RungReading]) -> tuple[float, float] | None:
+    """Time per token and base gap, ms, averaged over repeats."""
+    known = [r.interference.base_gap_ms for r in readings if r.interference and r.interference.base_gap_ms]
+    tpot = _tpot(readings)
+    return (tpot, sum(known) / len(known)) if known and tpot else None
+
+
+def _standing(r: RungReading) -> float:
+    return (r.interference.own_base_share if r.interference else None) or 0.0
+
+
+def _streams(r: RungReading) -> float:
+    return (r.interference.decoding_streams if r.interference else None) or 0.0
+
+
+def _idle(r: RungReading) -> float | None:
+    """Share of those in flight that do not decode."""
+    if (
+        not r.interference
+        or r.interference.decoding_streams is None
+        or not r.client
+        or not r.client.in_flight_mean
+    ):
+        return None
+    return 1 - r.interference.decoding_streams / r.client.in_flight_mean
 
 
 def _decode_words(ladder: Ladder, top: Ceiling) -> str:
@@ -132,17 +184,15 @@ def queue(found: Findings) -> Hypothesis:
     """Waiting to be admitted."""
     cause = "queue and admission"
     waiting = [
-        (1 - r.interference.decoding_streams / r.client.in_flight_mean, r)
+        (share, r)
         for r in found.rungs
-        if kind_of(r) == "decode" and sound(r) and r.interference and r.interference.decoding_streams is not None
-        and r.client and r.client.in_flight_mean
-    ]  # fmt: skip
+        if kind_of(r) == "decode" and sound(r) and (share := _idle(r)) is not None
+    ]
     idle, where = max(waiting, key=lambda w: w[0], default=(0.0, None))
     if where is not None and idle >= IDLE_SLOTS:
-        streams = (where.interference.decoding_streams if where.interference else None) or 0.0
         return Hypothesis(
             cause=cause, state="binds", strength=idle,
-            words=f"{label(where)}: only {streams:.3g} streams decode at once, the rest wait for a place",
+            words=f"{label(where)}: only {_streams(where):.3g} streams decode at once, the rest wait for a place",
             would_decide=asks(found, "waiting requests", "waiting_mean"),
         )  # fmt: skip
     known = [c for c in found.ceilings if c.knee is not None]

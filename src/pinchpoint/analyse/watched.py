@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from pinchpoint.analyse.figures import many, ms, percent
-from pinchpoint.analyse.findings import Findings, Hypothesis
+from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.analyse.headroom import stressed
 from pinchpoint.analyse.trust import limited
 from pinchpoint.analyse.weighing import State, undecided
 
-__all__ = ["asks", "front_end", "kv", "latency", "network", "unequal_ranks"]
+__all__ = ["asks", "front_end", "held_up", "kv", "latency", "network", "unequal_ranks"]
 
 Row = Mapping[str, Any]
 
@@ -20,7 +20,12 @@ UNEVEN_RANKS = 1.2  # running requests of the busiest rank over the mean
 STRANDED = 0.05  # share of time in which one rank queued while another had nothing to do
 FULL_PORT, EASY_PORT = 0.90, 0.50  # of line rate
 MATTERS = 0.10  # share of time that the latency of exchanges takes, from here on worth a word
+MOSTLY_FULL = 0.5  # of the window, the KV cache full with requests waiting: it is what they wait for
 SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
+SAME_TOKEN = (
+    0.25  # of the client's time per token: the engine's own mean is of the whole rung, not of its window
+)
+MOST_OF = 0.5  # of a request's time, spent between engine and client
 
 
 def asks(found: Findings, what: str, key: str) -> str:
@@ -63,7 +68,9 @@ def kv(found: Findings) -> Hypothesis:
         where = f"{many(len(bound), 'rung')} ({_where(bound[-1])}"
         words = f"the KV cache was full with requests waiting, or evicted some, in {where}"
         words += f"; {evicted:.0f} preemptions)" if evicted else ")"
-        return Hypothesis(cause=cause, state="contributes", strength=0.6, words=words)
+        full = max(r.get("kv_full_share") or 0.0 for r in bound) >= MOSTLY_FULL
+        return Hypothesis(cause=cause, state="binds" if full else "contributes", strength=0.95 if full else 0.6,
+                          words=words)  # fmt: skip
     if uses and max(uses) < CALM_KV:
         words = f"the engine used at most {percent(max(uses))} of its KV cache"
         told = any(r.get("preemptions") is not None for r in rows)
@@ -202,21 +209,69 @@ def latency(found: Findings) -> Hypothesis | None:
 
 
 def front_end(found: Findings) -> Hypothesis:
-    """The API server in front of the engine: TTFT as the engine says it, beside the client's."""
+    """What stands between engine and client: times to a first token and per token as each of them says it."""
     cause = "API front end"
     rows = [r for r in _sound(found) if r.get("ttft_difference_ms") is not None]
-    if not rows:
+    held = held_up(found)
+    if not rows and held is None:
         return undecided(
             cause,
             f"{_unread(found, 'TTFT')}, so its time and the front end's are one",
             asks(found, "TTFT beside the client's", "ttft_difference_ms"),
         )
-    worst = max(rows, key=lambda r: r["ttft_difference_ms"] / max(r["ttft_client_ms"], 1e-9))
-    late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]
-    words = f"the client waits {whole:.4g} ms for a first token, the engine says {whole - late:.4g} ms ({_where(worst)})"
-    if late > max(SAME_TTFT_MS, SAME_TTFT * whole):
-        return Hypothesis(cause=cause, state="contributes", strength=min(1.0, late / whole), words=words)
-    return Hypothesis(cause=cause, state="cleared", words=words)
+    if held is not None and (share := _per_token(found, held)) >= MOST_OF:
+        return Hypothesis(cause=cause, state="binds", strength=share, words=_held_words(found, held))
+    if rows:
+        worst = max(rows, key=lambda r: r["ttft_difference_ms"] / max(r["ttft_client_ms"], 1e-9))
+        late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]
+        said = f"the engine says {whole - late:.4g} ms ({_where(worst)})"
+        words = f"the client waits {whole:.4g} ms for a first token, {said}"
+        if late > max(SAME_TTFT_MS, SAME_TTFT * whole):
+            most = max((_of_request(found, r) for r in rows), default=0.0)
+            return Hypothesis(cause=cause, state="binds" if most >= MOST_OF else "contributes",
+                              strength=most if most >= MOST_OF else min(1.0, late / whole), words=words)  # fmt: skip
+        if held is None:
+            return Hypothesis(cause=cause, state="cleared", words=words)
+    assert held is not None
+    return Hypothesis(
+        cause=cause, state="contributes", strength=_per_token(found, held), words=_held_words(found, held)
+    )
+
+
+def held_up(found: Findings, profile: str | None = None) -> Row | None:
+    """The rung in which tokens come latest behind the engine's own pace, if by more than means of two clocks differ."""
+    rows = [
+        r for r in _sound(found) if r.get("gap_mean_ms") is not None and profile in (None, r.get("profile"))
+    ]
+    worst = max(rows, key=lambda r: _per_token(found, r), default=None)
+    return worst if worst is not None and _per_token(found, worst) > SAME_TOKEN else None
+
+
+def _per_token(found: Findings, row: Row) -> float:
+    """Share of the client's time per token that the engine knows nothing of."""
+    client = _token_ms(found, row)
+    return 1 - float(row["gap_mean_ms"]) / client if client else 0.0
+
+
+def _token_ms(found: Findings, row: Row) -> float | None:
+    reading = _reading(found, row)
+    return reading.tpot_ms.mean if reading and reading.tpot_ms else None
+
+
+def _held_words(found: Findings, row: Row) -> str:
+    client, engine = _token_ms(found, row) or 0.0, float(row["gap_mean_ms"])
+    return f"the client gets a token every {client:.4g} ms, the engine says {engine:.4g} ms ({_where(row)})"
+
+
+def _of_request(found: Findings, row: Row) -> float:
+    """Share of a request's time that its first token was on the way from the engine."""
+    reading = _reading(found, row)
+    whole = reading.e2e_ms.mean if reading and reading.e2e_ms else None
+    return float(row["ttft_difference_ms"]) / whole if whole else 0.0
+
+
+def _reading(found: Findings, row: Row) -> RungReading | None:
+    return next((r for r in found.rungs if r.rung == row.get("rung")), None)
 
 
 def _where(row: Row) -> str:

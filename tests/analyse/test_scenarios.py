@@ -1,0 +1,80 @@
+"""Culprits that are known because they were put there: a few of those that ``bench/scenarios.py`` plays."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from test_analyse_ladders import stats
+
+from pinchpoint.analyse.findings import ClientView, Interference, RungReading
+from pinchpoint.analyse.reading import together
+from pinchpoint.report.words import Words
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+PLAYED = [("nothing binds", 0), ("prefill, phases alone", 1), ("decode step", 2), ("interference", 0),
+          ("few places", 1), ("small KV cache, unseen", 0)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def twins():
+    sys.path.insert(0, str(BENCH))
+    try:
+        module = importlib.import_module("scenario_twins")
+    finally:
+        sys.path.remove(str(BENCH))
+    return {scenario.name: scenario for scenario in module.TWINS}
+
+
+@pytest.mark.parametrize(("name", "seed"), PLAYED)
+def test_the_culprit_is_named_and_nobody_else(twins, tmp_path, name, seed):
+    scenario = twins[name]
+    verdict = scenario.make(seed, tmp_path / "run").verdict
+    states = {h.cause: h.state for h in verdict.hypotheses}
+    assert verdict.cause in (scenario.first or ("none",)) or (
+        scenario.undecided_is_right and verdict.cause == "none"
+    ), verdict.sentence
+    known = {*scenario.first, *scenario.present}
+    accused = {cause for cause, state in states.items() if state == "binds"}
+    assert accused <= known, verdict.sentence
+    assert all(states[cause] == "not decided" for cause in scenario.open)
+
+
+def alone(*levels):
+    """A decode ladder of (streams, tok/s, time per token, base gap, streams that decode); times in ms."""
+    return [
+        RungReading(
+            rung=i, profile="decode", isl=128, osl=2048, concurrency=at, requests=4 * at, ok=4 * at, failed=0, valid=True,
+            window_s=60.0, output_tok_s=float(rate), client=ClientView(limited=False, in_flight_mean=float(at)),
+            tpot_ms=stats(tpot), interference=Interference(
+                form="own_base", base_gap_ms=base, own_base_share=1 - base / tpot, decoding_streams=float(decoding)
+            ),
+        )
+        for i, (at, rate, tpot, base, decoding) in enumerate(levels)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("levels", "state", "words"),
+    [
+        # A step that takes as long as it has streams: it binds.
+        ([(8, 200, 40, 40, 8), (16, 202, 79, 79, 16)], "binds", "decode alone is saturated"),
+        # A step of jitter, a fifth over its base and more, that grows all the same.
+        ([(8, 200, 50, 38, 8), (16, 202, 99, 76, 16)], "binds", "decode alone is saturated"),
+        # Four places, whoever comes.
+        ([(4, 200, 20, 20, 4), (8, 201, 20, 20, 4)], "not decided", "only 4 streams decode at once"),
+        # A step of 20 ms throughout, between which half of the streams are taken out.
+        (
+            [(8, 400, 20, 20, 8), (16, 402, 40, 20, 16)],
+            "not decided",
+            "streams stand still for 50 % of decode time",
+        ),
+    ],
+)
+def test_a_ladder_that_stops_rising_need_not_be_the_step(levels, state, words):
+    (found,) = (h for h in together(alone(*levels)).verdict.hypotheses if h.cause == "decode step")
+    assert (found.state, words in found.words) == (state, True), found.words
+    assert Words("ko").said.knows(found.words), Words("ko").said(found.words)
+    assert not found.would_decide or Words("ko").said.knows(found.would_decide)
