@@ -37,6 +37,9 @@ TEXTS = st.sampled_from(
         "data:",
     ]
 )
+ERROR = (
+    b'data: {"object":"error","message":"gone","choices":[{"index":0,"text":"a","finish_reason":null}]}\n\n'
+)
 SHAPES = st.sampled_from(["text", "content", "reasoning", "odd keys", "two", "tool"])
 
 
@@ -67,11 +70,14 @@ def streams(draw):
         body.append(event(shape, text, tokens if counted else None, None, spaced))
         if draw(st.integers(0, 9)) == 0:
             body.append(
-                draw(st.sampled_from([b": note\n\n", b"data: {broken\n\n", b'data: {"error":"e"}\n\n']))
+                draw(
+                    st.sampled_from([b": note\n\n", b"data: {broken\n\n", b'data: {"error":"e"}\n\n', ERROR])
+                )
             )
     body.append(event(shape, "end", tokens if counted else None, "stop", spaced))
     body.append(b"data: [DONE]\n\n")
-    chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in body] + [b"0\r\n\r\n"]
+    more = draw(st.sampled_from([b"", b"", b";x=1", b" "]))  # what may stand beside a chunk's size
+    chunks = [b"%x%b\r\n%b\r\n" % (len(part), more, part) for part in body] + [b"0\r\n\r\n"]
     reads, rest = [HEAD], b""
     for part in chunks:
         cut = draw(st.sampled_from(["whole"] * 6 + ["with next", "cut"]))
@@ -149,6 +155,36 @@ def test_the_answer_is_what_the_parsers_make_of_it(reads, looks):
 
 def alike_of(block: bytes):
     return alike(block, read_chunk(block[5:]))
+
+
+def framed(*parts: bytes) -> list[bytes]:
+    return [b"%x;x=%x\r\n%b\r\n" % (len(part), len(part), part) for part in parts]
+
+
+def test_reads_that_end_inside_a_chunks_size_are_put_together():
+    """Every read ends after ";x=": the next begins in the middle of a line."""
+    like = event("text", "a", None, None, False)
+    stream = (
+        b"".join(framed(*[like] * 6, event("text", "b", None, "stop", False), b"data: [DONE]\n\n"))
+        + b"0\r\n\r\n"
+    )
+    cuts = [at + 3 for at in range(len(stream)) if stream.startswith(b";x=", at)]
+    reads = [HEAD, *(stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True))]
+    found = told(by_connection(reads, 99))
+    assert found["token_events"] == 7
+    assert found == told(by_parsers(reads))
+
+
+def test_empty_usage_says_nothing():
+    counted = event("text", "a", 1, None, False)
+    empty = counted.replace(b'{"prompt_tokens":8,"completion_tokens":1}', b"{}")
+    reads = [
+        HEAD,
+        *(b"%x\r\n%b\r\n" % (len(e), e) for e in (counted, counted, empty, empty, b"data: [DONE]\n\n")),
+    ]
+    found = told(by_connection([*reads[:-1], reads[-1] + b"0\r\n\r\n"], 99))
+    assert found["prompt_tokens"] == 8
+    assert found == told(by_parsers([*reads[:-1], reads[-1] + b"0\r\n\r\n"]))
 
 
 def test_alike_means_the_text_and_nothing_else():

@@ -1,6 +1,7 @@
 """Every way a request can fail is a row with its kind; what is odd and no failure is a warning. Through real sockets."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -235,3 +236,37 @@ def test_no_descriptor_left_is_said_before_the_start(monkeypatch, scripted, driv
         drive(plan_for(server.url, concurrency=(rung.concurrency,)), rung)
     assert os.getpid()
     assert soft
+
+
+async def held_open(n, body, writer):
+    writer.write(HEAD + chunk(token()) + chunk(token(finish="length")) + chunk(USAGE))
+    for _ in range(400):
+        await asyncio.sleep(0.05)
+        if writer.is_closing():
+            break
+
+
+def test_an_answer_that_finished_is_over_though_done_never_comes(odd, drive):
+    """A server that leaves [DONE] out and its connection open: a success, of the time it took, soon after."""
+    driven = drive(plan_for(odd(held_open).url), closed(1, 3, osl=2, warmup=0))
+    assert (driven.done.ok, driven.done.failed) == (3, {})
+    for ok, warnings, took_ms, tokens in driven.rows("ok, warnings, (end_ns - sent_ns) / 1e6, output_tokens"):
+        assert ok
+        assert "no_done" in warnings
+        assert took_ms < 400  # not the wait for [DONE]
+        assert tokens == 2
+
+
+async def endless(n, body, writer):
+    writer.write(HEAD)
+    with contextlib.suppress(OSError):
+        for _ in range(20_000):
+            writer.write(chunk(token()) * 50)
+            await writer.drain()
+
+
+def test_an_answer_without_an_end_is_cut_off(odd, drive):
+    driven = drive(plan_for(odd(endless).url), closed(1, 1, osl=2, warmup=0))
+    assert driven.done.failed == {"too_large": 1}
+    ((message,),) = driven.rows("error_message")
+    assert "no end, far more than were asked for" in message

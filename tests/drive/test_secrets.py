@@ -77,3 +77,18 @@ def test_local_ports(tmp_path, monkeypatch):
     preflight.check_ports(2000, [one, two])
     with pytest.raises(PlanError, match="ip_local_port_range"):
         preflight.check_ports(1001, [one])
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("key sk-hostile-SECRET-9876 refused", "key (hidden) refused"),
+        ("key sk-hostile-SECRET-98", "key (hidden)"),  # cut within the key
+        ("key sk-hostile-SEC; check it", "key (hidden); check it"),  # cut, and words after it
+        ("sk-hostisk-hostile-SECRET-9876", "(hidden)(hidden)"),
+        ("sk-host is seven characters", "sk-host is seven characters"),
+    ],
+)
+def test_a_secret_is_hidden_as_far_as_it_goes(said, left):
+    secrets = look_up(Endpoint(), {"OPENAI_API_KEY": "sk-hostile-SECRET-9876"})
+    assert secrets.scrub(said) == left

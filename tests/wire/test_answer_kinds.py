@@ -483,3 +483,18 @@ def test_a_bare_cr_cuts_the_line_however_it_comes():
     whole, single = read(body, END), read(*(body[at : at + 1] for at in range(len(body))), END)
     assert whole.error_kind == single.error_kind == ErrorKind.NOT_JSON
     assert whole.token_events == single.token_events == 0
+
+
+@pytest.mark.parametrize("cut", [None, 40])
+def test_an_error_object_beside_choices_is_an_error_however_it_was_cut(cut):
+    event = data(
+        '{"object":"error","message":"engine died","choices":[{"index":0,"text":"a","finish_reason":null}]}'
+    )
+    answer = read(ONE, *([event] if cut is None else [event[:cut], event[cut:]]), data(DONE))
+    assert (answer.error_kind, answer.error_message) == (ErrorKind.IN_BAND, "engine died")
+
+
+def test_a_whole_message_in_one_event_is_its_text():
+    body = {"choices": [{"index": 0, "message": {"content": "hello"}, "finish_reason": "stop"}]}
+    answer = read(data(json.dumps(body)), data(DONE))
+    assert (answer.ok, answer.text, answer.token_events) == (True, "hello", 1)

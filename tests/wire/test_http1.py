@@ -238,3 +238,27 @@ def test_a_refused_header_value_is_not_shown():
     with pytest.raises(PlanError) as refused:
         RequestHead("POST", read_address("h"), "/", {"authorization": "Bearer s3cret\n"})
     assert "s3cret" not in str(refused.value)
+
+
+def chunked(*lines: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"".join(lines)
+
+
+@pytest.mark.parametrize("size", [b"5 ", b"5  ", b"5 ;a=b", b"5;a=b", b"005", b'5;a="b"'])
+def test_white_space_and_extensions_beside_a_chunks_size(size):
+    reader = ResponseReader()
+    assert b"".join(reader.feed(chunked(size + b"\r\nhello\r\n", b"0\r\n\r\n"))) == b"hello"
+    assert reader.complete
+    assert reader.failure is None
+
+
+def test_between_chunks_is_only_where_nothing_of_the_next_has_come():
+    reader = ResponseReader()
+    reader.feed(chunked(b"5\r\nhello\r\n"))
+    assert reader.between
+    reader.feed(b"5\r\nhello\r\n5;x=")  # the next line has begun
+    assert not reader.between
+    reader.feed(b"5\r\nhello\r\n")
+    assert reader.between
+    reader.feed(b"5\r\nhel")
+    assert not reader.between

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pinchpoint.drive.connection import FINISHED_NS
 from pinchpoint.drive.reaching import why_unreached
 from pinchpoint.drive.secrets import Secrets
 from pinchpoint.errors import EndpointError
@@ -125,7 +126,15 @@ class Client:
         how: How = "clean"
         deadline = sent_ns + round(limit_s * SECOND)
         while not response.complete and (answer is None or not answer.ended) and len(body) < _MOST_BODY:
-            data = connection.recv(1 << 16)
+            finished = answer is not None and answer.finished
+            connection.settimeout(min(limit_s, FINISHED_NS / SECOND) if finished else limit_s)
+            try:
+                data = connection.recv(1 << 16)
+            except TimeoutError:
+                if not finished:
+                    raise
+                how = "timeout"  # a server that leaves [DONE] out and its connection open
+                break
             if now_ns() > deadline:
                 raise TimeoutError
             pieces = response.feed(data) if data else []

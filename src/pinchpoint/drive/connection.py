@@ -13,12 +13,13 @@ arrived, so a buffer of our own would only add a second Python call per read.
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import msgspec
 
 from pinchpoint.drive.stretch import Stretch, learn_frame, stretch_of
-from pinchpoint.units import SECOND, now_ns, show_duration
+from pinchpoint.units import MILLISECOND, SECOND, now_ns, show_duration
 from pinchpoint.vocab import ErrorKind
 from pinchpoint.wire.answer import Answer, AnswerReader, How
 from pinchpoint.wire.http1 import ResponseReader
@@ -32,6 +33,11 @@ _SHORT = 8  # a read this short may be a piece of an end that was cut
 # found by the sweep.
 _ENDS = (b"0\r\n\r\n", b"]\n\n\r\n", b"]\n\n", b"]\r\n\r\n", b"]\r\n\r\n\r\n", b"]\n\r\n", b"]\n")
 _KEEP_ALIVE_MARGIN_S = 0.5
+FINISHED_NS = (
+    500 * MILLISECOND
+)  # silence after a reason to finish: usage and [DONE] come with it or not at all
+_ENDLESS = 4, 4096  # times the tokens asked for, and more: such an answer is cut off
+_HOW: dict[ErrorKind, How] = {ErrorKind.TIMEOUT: "timeout", ErrorKind.TOO_LARGE: "too_large"}
 _GATHER_NS = SECOND  # how long what a stretch took may wait to be counted by the live view
 
 
@@ -68,8 +74,9 @@ class Connection(asyncio.Protocol):
     """A kept-alive HTTP/1.1 connection to endpoint number ``endpoint``."""
 
     __slots__ = (
-        "_answer", "_counted", "_eager", "_last_read_ns", "_pending", "_reply", "_response", "_settled", "_stretch",
-        "_stretching", "_transport", "closed", "endpoint", "first_byte_ns", "idle", "sent_ns", "served", "tally",
+        "_answer", "_counted", "_eager", "_last_read_ns", "_most_events", "_pending", "_reply", "_response",
+        "_settled", "_stretch", "_stretching", "_transport", "closed", "endpoint", "first_byte_ns", "idle", "sent_ns",
+        "served", "tally",
     )  # fmt: skip
 
     def __init__(self, endpoint: int, tally: Tally) -> None:
@@ -89,6 +96,7 @@ class Connection(asyncio.Protocol):
         self._stretch: Stretch | None = None  # of this answer
         self._stretching = False  # the transport hands reads to it, and nothing is pending
         self._counted = 0
+        self._most_events = sys.maxsize
         self._reply: asyncio.Future[Reply] | None = None
         self._settled: asyncio.Future[None] | None = None
 
@@ -136,12 +144,16 @@ class Connection(asyncio.Protocol):
 
     # -- what the slots call ------------------------------------------------------------------------------------
 
-    def send(self, request: bytes) -> asyncio.Future[Reply]:
-        """Send one request; the future never fails, a failure is a Reply."""
+    def send(self, request: bytes, osl: int | None = None) -> asyncio.Future[Reply]:
+        """Send one request; the future never fails, a failure is a Reply.
+
+        ``osl``: the tokens it asks for. An answer of several times as many is cut off as too large.
+        """
         assert self._transport is not None
         self._response = ResponseReader()
         self._answer = self._stretch = None
         self._counted = 0
+        self._most_events = _ENDLESS[0] * osl + _ENDLESS[1] if osl is not None else sys.maxsize
         self._eager = True
         self.first_byte_ns = None
         reply = self._reply = asyncio.get_running_loop().create_future()
@@ -176,9 +188,17 @@ class Connection(asyncio.Protocol):
         return self.idle
 
     def look(self, now: int, idle_limit_ns: int) -> None:
-        """The sweep's visit: parse what waits, end what has been silent for too long."""
+        """The sweep's visit: parse what waits, end what has been silent for too long or has no end."""
         if self._pending:
             self.parse()
+        if self._answer is not None and self._answer.finished and now - self._last_read_ns > FINISHED_NS:
+            self._answered(now, "timeout")  # a server that leaves [DONE] out and its connection open
+            self.close()
+            return
+        if self._answer is not None and len(self._answer.event_ns) > self._most_events:
+            count = len(self._answer.event_ns)
+            self.cut(ErrorKind.TOO_LARGE, f"{count:,} tokens and no end, far more than were asked for")
+            return
         if now - self._last_read_ns < _GATHER_NS:
             return
         self._gather()
@@ -191,7 +211,7 @@ class Connection(asyncio.Protocol):
         self._leave()
         self.parse()
         if self._reply is not None and self._answer is not None:
-            self._answered(now_ns(), "timeout" if kind == ErrorKind.TIMEOUT else "cancelled", message)
+            self._answered(now_ns(), _HOW.get(kind, "cancelled"), message)
         elif self._reply is not None:
             self._fail(now_ns(), kind, message)
         self.close()

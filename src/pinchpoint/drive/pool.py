@@ -95,7 +95,7 @@ class Pool:
         ask.connection = self._take(ask.endpoint)
         if ask.connection is not None:
             used = ask.connection.served > 0
-            reply = await ask.connection.send(ask.request)
+            reply = await ask.connection.send(ask.request, ask.osl)
             if not reply.stale:
                 if used:
                     self._stale[ask.endpoint] = 0
@@ -108,7 +108,7 @@ class Pool:
         except (OSError, ssl.SSLError, TimeoutError) as failure:
             kind, message = why_unreached(failure, self._addresses[ask.endpoint], self._connect_timeout_s)
             return Reply(None, None, now_ns(), error_kind=kind, error_message=message, reconnected=retried)
-        reply = await ask.connection.send(ask.request)
+        reply = await ask.connection.send(ask.request, ask.osl)
         reply.reconnected = retried
         return reply
 

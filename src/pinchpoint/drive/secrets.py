@@ -13,6 +13,7 @@ from pinchpoint.plan.model import Endpoint
 
 __all__ = ["Secrets", "look_up"]
 
+_TOLD_BY = 8  # characters of a secret that nothing else begins with
 _HIDDEN = "(hidden)"
 
 
@@ -26,9 +27,18 @@ class Secrets(msgspec.Struct, frozen=True):
         return f"Secrets(headers={sorted(self.headers)})"
 
     def scrub(self, text: str) -> str:
-        """``text`` without the secrets: servers like to repeat a refused key in their answer."""
+        """``text`` without the secrets: servers like to repeat a refused key in their answer.
+
+        The beginning of one is hidden as far as it goes: the text may have been cut within it.
+        """
         for secret in self.hidden:
-            text = text.replace(secret, _HIDDEN)
+            begins, at = secret[:_TOLD_BY], 0
+            while (at := text.find(begins, at)) >= 0:
+                end = at + len(begins)
+                while end < len(text) and end - at < len(secret) and text[end] == secret[end - at]:
+                    end += 1
+                text = text[:at] + _HIDDEN + text[end:]
+                at += len(_HIDDEN)
         return text
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import DecodeError
 from msgspec.json import Decoder, encode
 
-from pinchpoint.wire.chunk import Chunk, read_chunk
+from pinchpoint.wire.chunk import Chunk, fault_of, loads, read_chunk
 
 __all__ = ["Alike", "alike", "plain", "read_usage"]
 
@@ -78,6 +78,8 @@ def alike(block: bytes, chunk: Chunk) -> Alike | None:
     if begin < 0 or block.find(quoted, begin + 1) >= 0:
         return None
     before, after = block[: begin + 1], block[begin + len(quoted) - 1 :]
+    if (b"error" in before or b"error" in after) and fault_of(loads(block[5:])):
+        return None  # {"object": "error", …}: an event like it is one too
     usage = chunk.usage is not None
     if usage:
         at = after.find(_USAGE)
@@ -106,7 +108,7 @@ def _only_text(chunk: Chunk) -> str | None:
     if not chunk.choices or len(chunk.choices) != 1:
         return None
     choice = chunk.choices[0]
-    if choice.finish_reason or choice.error:
+    if choice.finish_reason or choice.error or choice.message:
         return None
     texts = [choice.text]
     if choice.delta is not None:

@@ -112,6 +112,11 @@ class AnswerReader:
             self._split(t_ns, tail)
 
     @property
+    def finished(self) -> bool:
+        """A reason to finish was given: nothing but usage and ``[DONE]`` can follow."""
+        return self._finish_reason is not None
+
+    @property
     def likes(self) -> Alike | None:
         """What the next events may be the likes of, if the bytes fed so far end with a whole event."""
         return None if self.ended or not self._splitter.idle else self._alike
@@ -122,8 +127,9 @@ class AnswerReader:
         self._event_bytes.fromlist(sizes.tolist())
 
     def take_usage(self, usage: Any, ahead: int) -> None:
-        """The usage of such an event, the ``ahead``-th of those that will be taken next."""
-        self._tokens.take(usage, len(self.event_ns) + ahead, True)
+        """The usage of such an event, the ``ahead``-th of those that will be taken next; empty ones say nothing."""
+        if usage:
+            self._tokens.take(usage, len(self.event_ns) + ahead, True)
 
     def _simple(self, t_ns: int, block: bytes) -> None:
         """One block with its blank line, most likely one line of data."""
@@ -140,7 +146,7 @@ class AnswerReader:
             except (DecodeError, RecursionError):
                 pass
             else:
-                self._take(t_ns, chunk, len(block), data if chunk.error or not chunk.choices else b"")
+                self._take(t_ns, chunk, len(block), data)
                 if self._tries:
                     self._tries -= 1
                     self._alike = alike(block, chunk)
@@ -223,11 +229,11 @@ class AnswerReader:
                 self._fault = (event.data or event.note).decode("utf-8", "replace"), None
 
     def _take(self, t_ns: int, chunk: Chunk, size: int, data: bytes) -> None:
-        """One JSON event; ``data`` may be left empty where there is no error and there are choices."""
+        """One JSON event and its text."""
         self._last_ns = t_ns
         bears = False
         for choice in chunk.choices or ():
-            delta = choice.delta
+            delta = choice.delta or choice.message
             if choice.text or (delta is not None and delta.content):
                 bears = True
                 if self._first_content_ns is None:
@@ -247,8 +253,7 @@ class AnswerReader:
                 self._ordinals.append(self._json_events - 1)
         else:
             self._others += 1
-        if chunk.usage or chunk.timings or data:
-            self._beside(chunk, bears, data)
+        self._beside(chunk, bears, data)
 
     def _beside(self, chunk: Chunk, bears: bool, data: bytes) -> None:
         """What an event carries beside its choices."""
@@ -256,7 +261,7 @@ class AnswerReader:
             self._tokens.take(chunk.usage, len(self.event_ns), bears)
         if chunk.timings:
             self._tokens.timings = chunk.timings
-        if data and self._fault is None and (chunk.error or any(mark in data for mark in _MAY_BE_FAULTS)):
+        if self._fault is None and (chunk.error or any(mark in data for mark in _MAY_BE_FAULTS)):
             self._fault = fault_of(loads(data))
 
     def _choice_ends(self, choice: Choice) -> None:

@@ -36,6 +36,7 @@ class Choice(Struct, gc=False):
     """One alternative of the answer."""
 
     delta: Delta | None = None
+    message: Delta | None = None  # a whole answer in one event
     text: str | None = None
     finish_reason: str | None = None
     index: int = 0
@@ -83,10 +84,11 @@ def tolerant_chunk(value: Any) -> Chunk:
 
 def tolerant_choice(value: dict[str, Any]) -> Choice:
     """One choice from any JSON object."""
-    delta = value.get("delta")
+    delta, message = value.get("delta"), value.get("message")
     index = value.get("index")
     return Choice(
         delta=_delta(delta) if isinstance(delta, dict) else None,
+        message=_delta(message) if isinstance(message, dict) else None,
         text=text_of(value.get("text")),
         finish_reason=_reason(value.get("finish_reason")),
         index=index if isinstance(index, int) else 0,

@@ -82,6 +82,9 @@ class ResponseReader:
         self.failure_text = ""
         self.between = False  # chunks: the last one is whole, and of the next not a byte has come
         self._parser = httptools.HttpResponseParser(self)
+        # White space before the end of a chunk's size, or before an extension: allowed (RFC 9112, section 7.1.1) or in
+        # use, and refused by the parser's strict default.
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
         self._pieces: list[bytes] = []
         self._limit = max_header_bytes
         self._header_bytes = 0
@@ -106,6 +109,8 @@ class ResponseReader:
             self._trailing = self.complete
             if not self.complete:
                 self._fail(ErrorKind.NOT_HTTP, f"no HTTP/1.1 response: {error or type(error).__name__}")
+        # Of the next chunk the parser tells only when the line with its size is whole.
+        self.between = self.between and data.endswith(b"\r\n")
         if self.status is None and self._header_bytes > self._limit:
             self._fail(ErrorKind.TOO_LARGE, f"the headers are longer than {self._limit} bytes")
         if self._trailing:
