@@ -15,7 +15,7 @@ from pinchpoint.commands.terminal import show_findings
 from pinchpoint.errors import PlanError
 from pinchpoint.plan import values
 from pinchpoint.plan.model import Plan, Slo
-from pinchpoint.record.files import write_bytes
+from pinchpoint.record.files import write_bytes, write_named
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report.anonymous import anonymous
 from pinchpoint.report.export import to_csv, to_markdown
@@ -129,7 +129,10 @@ def _draw(
     if str(output) == "-":
         sys.stdout.write(text)
         return None
-    path = Path(output or record.path / FORMS[form][money is not None])
+    if output is not None:
+        write_named(Path(output), text.encode())
+        return Path(output)
+    path = record.path / FORMS[form][money is not None]
     write_bytes(path, text.encode())
     return path
 

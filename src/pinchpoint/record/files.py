@@ -13,7 +13,7 @@ import numpy as np
 from pinchpoint.errors import RecordError
 from pinchpoint.record import tables
 
-__all__ = ["NULL", "TABLES", "write_bytes", "write_parquet", "write_table"]
+__all__ = ["NULL", "TABLES", "write_bytes", "write_named", "write_parquet", "write_table"]
 
 NULL = -(2**63)  # in an integer column handed to write_table: the value is unknown
 
@@ -38,6 +38,23 @@ def write_bytes(path: Path, data: bytes) -> None:
         unfinished.write_bytes(data)
 
     _replace(path, put)
+
+
+def write_named(path: Path, data: bytes) -> None:
+    """The same where a person named the file: a link is followed, and what is no file (a device, a pipe) is written into.
+
+    Raises:
+        RecordError: the disk is full, read-only, or refuses.
+    """
+    path = Path(os.path.realpath(path))
+    if not path.exists() or path.is_file():
+        write_bytes(path, data)
+        return
+    try:
+        with path.open("wb", buffering=0) as there:
+            there.write(data)
+    except OSError as failure:
+        raise RecordError(f"cannot write {path}: {failure}") from failure
 
 
 def write_table(root: Path, table: str, stem: str, columns: Mapping[str, Column]) -> Path:

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import duckdb
 import msgspec
@@ -23,6 +23,7 @@ import numpy as np
 from pinchpoint import __version__
 from pinchpoint.errors import RecordError
 from pinchpoint.plan.model import Plan, Rung
+from pinchpoint.record.facts import believable
 from pinchpoint.record.files import NULL, TABLES, write_bytes, write_parquet, write_table
 from pinchpoint.record.tables import MARKS, SCHEMA_VERSION
 from pinchpoint.vocab import CUT_SHORT, Stage
@@ -46,8 +47,8 @@ class Mark(msgspec.Struct, frozen=True):
     profile: str
     isl: int
     osl: int
-    concurrency: int | None
-    rate: float | None
+    concurrency: Annotated[int, msgspec.Meta(ge=1)] | None
+    rate: Annotated[float, msgspec.Meta(gt=0)] | None
     repeat: int
     why: str
     stage: str
@@ -135,11 +136,12 @@ class RunFolder:
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as failure:
             raise RecordError(f"{path}: plan.json or facts.json cannot be read: {failure}") from failure
         schema = facts.get("schema")
-        if schema != SCHEMA_VERSION:
+        if schema != SCHEMA_VERSION or isinstance(schema, bool | float):
             raise RecordError(
                 f"{path} has schema {schema!r}, this pinchpoint reads {SCHEMA_VERSION}; "
                 "read it with the version named under facts.json: versions"
             )
+        facts = believable(facts)
         return cls(path, _read_plan(path, written, facts), facts, _read_marks(path / "marks.parquet"))
 
     def __enter__(self) -> Self:
@@ -281,7 +283,12 @@ class RunFolder:
         found = []
         for path in sorted((self.path / table).glob("*.parquet")):
             match = _STEM.fullmatch(path.name)
-            if not path.name.startswith(".") and (match is None or int(match[1]) in closed):
+            # A pipe under such a name would never end.
+            if (
+                path.is_file()
+                and not path.name.startswith(".")
+                and (match is None or int(match[1]) in closed)
+            ):
                 found.append(path)
         return found
 

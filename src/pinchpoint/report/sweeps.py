@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pinchpoint.record.files import write_bytes
+from pinchpoint.record.files import write_named
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
 from pinchpoint.report.grids import Grid
@@ -47,7 +47,7 @@ def write_sweep(sweep: Mapping[str, Any], path: Path) -> None:
     Raises:
         RecordError: the disk refuses.
     """
-    write_bytes(path, sweep_page(sweep).encode())
+    write_named(path, sweep_page(sweep).encode())
 
 
 def sweep_page(sweep: Mapping[str, Any], lang: str = "en") -> str:
