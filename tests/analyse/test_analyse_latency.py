@@ -66,8 +66,22 @@ def test_tokens_of_events():
     table = tables(rows)
     tokens, notes = event_tokens(table)
     per_request = [tokens[table.arrivals.request == i].tolist() for i in range(6)]
-    assert per_request == [[1, 2, 3], [3, 3], [3, 3], [1, 1], [0, 0], [1, 1, 1]]
-    assert len(notes) == 2
+    assert per_request == [[1, 2, 3], [3, 3], [3, 3], [1, 1], [0, 0], [3, 3, 3]]  # as those that were spread
+    assert len(notes) == 3
+    assert any(note.startswith("1 answers were cut off") for note in notes)
+    alone = tables([stream(0, [10, 20, 30], output=None, ok=False, error="cancelled")])
+    assert event_tokens(alone)[0].tolist() == [1, 1, 1]  # nothing to go by
+
+
+def test_answers_cut_off_carry_what_the_others_did():
+    """Four slots of 40 tok/s each, four tokens to an event; one ends its answers, three are cut off at the end."""
+    ended = [stream(1000.0 * i, [1000.0 * i + 100 * j for j in range(1, 11)], output=40) for i in range(20)]
+    cut = [
+        stream(0.0, [100.0 * j for j in range(1, 201)], output=None, ok=False, error="cancelled")
+        for _ in range(3)
+    ]
+    tokens, _ = event_tokens(tables([*ended, *cut]))
+    assert tokens.sum() == 20 * 40 + 3 * 200 * 4
 
 
 def test_reasoning_first():

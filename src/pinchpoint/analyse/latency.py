@@ -117,9 +117,19 @@ def event_tokens(tables: RungTables) -> tuple[Floats, list[str]]:
     weights = np.where(unknown[arrivals.request] == 0, arrivals.tokens, 1).astype(np.float64)
     total = np.bincount(arrivals.request, weights=weights, minlength=size)
     counted = requests.ok & (requests.output_tokens != MISSING) & (total > 0)
-    scale = np.where(requests.ok | cut_off(tables), 1.0, 0.0)
+    scale = np.where(requests.ok, 1.0, 0.0)
     scale[counted] = requests.output_tokens[counted] / total[counted]
     notes = []
+    # An answer that we cut off had no usage yet: its events carry what those of answers that ended carried.
+    cut = cut_off(tables)
+    alike = counted & (unknown > 0) & requests.usage
+    mean = float(requests.output_tokens[alike].sum() / total[alike].sum()) if alike.any() else 1.0
+    scale[cut] = np.where(unknown[cut] > 0, mean, 1.0)
+    taken = int((cut & (unknown > 0) & (total > 0)).sum())
+    if taken and abs(mean - 1) > 0.01:
+        notes.append(
+            f"{taken} answers were cut off before they said how many tokens they had: {mean:.3g} per event, as the rest"
+        )
     spread = requests.ok & (unknown > 0) & requests.usage & (requests.output_tokens != tables.event_count)
     if spread.any():
         notes.append(
