@@ -82,6 +82,7 @@ _RUNG = {
     "{share} of the requests' time went into first tokens (under {most} is isolation)": "요청 시간의 {share}이(가) 첫 토큰에 쓰였습니다({most} 미만이어야 격리)",
     "{n} of {of} answers began with an event of several tokens: TPOT divides by N − k there": "답변 {of}건 중 {n}건이 토큰 여러 개를 담은 이벤트로 시작했습니다: 그 TPOT는 N − k로 나눕니다",
     "events do not say how many tokens they carry: the usage count of {n} answers was spread evenly over their events": "이벤트가 토큰 수를 알려 주지 않습니다: 답변 {n}건의 usage를 이벤트에 고르게 나누었습니다",
+    "{n} answers were cut off before they said how many tokens they had: {m} per event, as the rest": "답변 {n}건은 토큰 수를 알리기 전에 끊겼습니다: 나머지와 같이 이벤트당 {m}개로 봅니다",
     "{n} answers gave no usage: their output tokens are an estimate, events were counted": "답변 {n}건에 usage가 없습니다: 출력 토큰은 이벤트를 센 추정값입니다",
     "an open loop has no level of concurrency before it": "개루프에는 앞선 동시성 수준이 없습니다",
     "the rung is not valid": "단계가 무효입니다",
@@ -211,6 +212,9 @@ _RUN = {
     "this load generator manages {n} events/s alone ({TEXT})": "이 부하 생성기는 혼자서 초당 이벤트 {n}건을 감당합니다({TEXT})",
     "--max-requests: {RUNG} would go beyond {n} requests": "--max-requests: {RUNG}은(는) 요청 {n}건을 넘게 됩니다",
     "{WHAT} is over; what was measured is kept, --resume goes on": "{WHAT}이(가) 끝났습니다. 측정한 것은 남아 있으며 --resume으로 이어 갑니다",
+    "to go on: {TEXT}": "이어 가려면: {TEXT}",
+    "{RUNG} needs {n} tokens, the model holds {m}: left out": "{RUNG}에는 {n} 토큰이 필요한데 모델은 {m} 토큰을 담습니다: 뺍니다",
+    "stopped by SIGTERM; what was measured is kept, --resume goes on": "SIGTERM으로 멈췄습니다. 측정한 것은 남아 있으며 --resume으로 이어 갑니다",
     "stopped by Ctrl-C; what was measured is kept, --resume goes on": "Ctrl-C로 멈췄습니다. 측정한 것은 남아 있으며 --resume으로 이어 갑니다",
     "the budget left {rungs} out: {NAMES}": "예산 때문에 {rungs}을(를) 뺐습니다: {NAMES}",
 }
