@@ -18,6 +18,7 @@ from pinchpoint.analyse.rung import read_rung
 from pinchpoint.analyse.said import findings_of
 from pinchpoint.analyse.tables import RungFacts, load_rung, rungs_of
 from pinchpoint.analyse.verdict import verdict
+from pinchpoint.analyse.warmed import with_cached
 from pinchpoint.errors import RecordError
 from pinchpoint.record.folder import RunFolder
 
@@ -39,8 +40,24 @@ def read_run(folder: RunFolder) -> Findings:
         readings += _read(folder, [f for f in alone if f.kind == kind], readings)
     readings += _read(folder, order[len(alone) :], readings)
     engine = read_engine(folder, readings)
+    readings = with_cached(readings, engine)
     fabric = read_network(folder, readings, engine)
-    return together(readings, fabric, engine, read_gpus(folder, readings, fabric))
+    found = together(readings, fabric, engine, read_gpus(folder, readings, fabric))
+    return _with_left_out(found, folder.facts.get("left_out"))
+
+
+def _with_left_out(found: Findings, left_out: Any) -> Findings:
+    """``found`` with the profiles that the model cannot hold among what the run could not see."""
+    rows = [row for row in left_out if isinstance(row, dict)] if isinstance(left_out, list) else []
+    said = [
+        f"{row.get('profile')} {row.get('isl')}/{row.get('osl')} was left out: longer than the {row.get('max_model_len')} "
+        "tokens the model holds"
+        for row in rows
+    ]
+    if not said or found.verdict is None:
+        return found
+    limits = [*said, *found.verdict.limits]
+    return msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, limits=limits))
 
 
 def _read(folder: RunFolder, rungs: Iterable[RungFacts], before: Sequence[RungReading]) -> list[RungReading]:
