@@ -7,6 +7,7 @@ parser's contract ends it: it is printed, and stays in ``corpus/TARGET.b64``, so
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -75,7 +76,8 @@ class Ways:
 
 
 def main(target: str, seconds: int) -> int:
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as place:
         found, odd = Path(place, "found"), Path(place, "odd")
         found.mkdir()
         odd.mkdir()
@@ -84,7 +86,7 @@ def main(target: str, seconds: int) -> int:
         done = subprocess.run(
             [sys.executable, __file__, "--inside", target, f"-max_total_time={seconds}", f"-max_len={LONGEST}",
              "-timeout=10", "-rss_limit_mb=2048", f"-artifact_prefix={odd}/", "-print_final_stats=1", str(found)],
-            check=False,
+            check=False, env={**os.environ, "TMPDIR": place},
         )  # fmt: skip
         inputs = [path.read_bytes() for path in found.iterdir() if path.stat().st_size <= LONGEST_KEPT]
         broken = [path.read_bytes() for path in odd.iterdir()]

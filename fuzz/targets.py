@@ -6,10 +6,12 @@ Most do more than not fall over: they read the same input in two ways, and the t
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable
-from itertools import count, pairwise
+from itertools import count, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +47,8 @@ __all__ = ["TARGETS"]
 
 os.environ.setdefault("PINCHPOINT_TOKEN", "none")
 
-_HOME = Path(
-    tempfile.mkdtemp(prefix="pinchpoint-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-)
+_HOME = Path(tempfile.mkdtemp(prefix="pinchpoint-fuzz-"))
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -67,14 +68,15 @@ def _file(name: str, data: bytes) -> Path:
 
 
 def sse(data: bytes) -> None:
-    """Cut anywhere, the events are the same."""
+    """Cut anywhere, the events up to [DONE] are the same; who reads them stops there."""
     pieces, body = _cuts(data)
-    ways = []
+    ways: list[Any] = []
     for way in (pieces, [body]):
         splitter = EventSplitter(4096)
         events = [event for piece in way for event in splitter.feed(piece)]
         overrun = splitter.overrun
-        ways.append((overrun, None if overrun else events + splitter.finish()))
+        told = list(takewhile(lambda event: not event.done, events + splitter.finish()))
+        ways.append("overrun" if overrun else told)
     assert ways[0] == ways[1], ways
 
 
@@ -223,6 +225,7 @@ def ber(data: bytes) -> None:
     """An object identifier that is read is written as it was, where it was written in the shortest way."""
     try:
         tag, start, end = tlv_at(data, 0)
+        assert start <= end <= len(data), (start, end)
         text = oid_text(data[start:end])
         again = encode_oid(text)
     except (IndexError, ValueError):

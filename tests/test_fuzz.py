@@ -9,6 +9,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "fuzz"))
 from corpus import kept
+from pinchpoint.errors import SourceError
+from pinchpoint.wire import gnmi, snmp, snmp_reply
 from targets import TARGETS
 
 LAUGHS = b"- &b0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
@@ -66,3 +68,34 @@ def test_what_fuzzing_kept(target):
 def test_what_once_broke(once):
     target, data = ONCE[once]
     TARGETS[target](data)
+
+
+def test_an_snmp_message_cut_short_is_refused_wherever_it_is_cut():
+    """Nothing but a message's end says that it is whole: UDP carries no length of its own."""
+    counters = snmp.FixedGet(b"public", ["1.3.6.1.2.1.31.1.1.1.6.1"])
+    question = bytes(counters.request(7))
+    answer = snmp_reply.answer(
+        snmp_reply.read_question(question), [(name, snmp_reply.counter64(1 << 40)) for name in counters.oids]
+    )
+    assert counters.numbers(answer, 7) == [1 << 40]
+    for read, message in (
+        (snmp.read_response, answer),
+        (lambda data: counters.numbers(data, 7), answer),
+        (snmp_reply.read_question, question),
+    ):
+        for size in range(len(message)):
+            with pytest.raises(SourceError):
+                read(message[:size])
+
+
+@pytest.mark.parametrize("value", [0, 1, 1 << 62, (1 << 63) - 1, -1, -(1 << 63)])
+def test_gnmi_whole_numbers_to_both_ends(value):
+    """int_val is a varint of the 64 bits as they are (protobuf's int64)."""
+    octets, left = bytearray(), value & (1 << 64) - 1
+    while left > 0x7F:
+        octets.append(left & 0x7F | 0x80)
+        left >>= 7
+    typed = bytes([0x10, *octets, left])
+    update = bytes([0x22, len(typed) + 2, 0x1A, len(typed)]) + typed
+    told = gnmi.read_response(bytes([0x0A, len(update)]) + update)
+    assert told.updates == [((), value)]
