@@ -6,7 +6,6 @@ from pinchpoint.analyse.findings import Isolation, RungReading
 from pinchpoint.analyse.reading import together
 from pinchpoint.analyse.warmed import with_cached
 
-
 UNSAID = "the endpoint does not say how many prompt tokens were cached; prompts were unique"
 
 
