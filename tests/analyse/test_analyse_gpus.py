@@ -262,6 +262,14 @@ def test_the_kernels_counters_serve_where_there_are_no_others_and_say_what_they_
     assert any("RDMA traffic is missing" in text for text in row["caveats"])
 
 
+def test_a_source_under_another_label_is_still_what_it_is(site):
+    site.gpu("gpu://", "0", nvlink_tx_bytes=link(1))
+    site.nic("cards", "mlx5_0/1", GB)
+    site.sources["cards"]["scheme"] = "rdma"
+    (row,) = site.rows("offnode")
+    assert row["share"] == pytest.approx(0.5)
+
+
 def test_a_switch_is_no_nic(site):
     site.gpu("gpu://", "0", nvlink_tx_bytes=link(1))
     site.nic("snmp://leaf1:161", "Ethernet1", GB, counts="switch")

@@ -10,6 +10,7 @@ import pytest
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
 from pinchpoint.record.folder import RunFolder
+from pinchpoint.report.anonymous import anonymous
 from pinchpoint.report.export import markdown_grid, to_markdown
 from pinchpoint.report.gpus import gpus, gpus_said, offnode
 from pinchpoint.report.html import html_report
@@ -107,6 +108,12 @@ def test_they_are_said_in_korean_whole(watched):
     assert not any(
         word in " ".join(lines) for word in ("uses", "served", "traffic", "host was", "power cap", "known")
     )
+
+
+def test_hosts_have_other_names_in_a_run_to_pass_on(watched):
+    run, found = anonymous(*watched)
+    assert "gpu1" not in html_report(found, run) + to_markdown(found, run)
+    assert {row["host"] for row in found.gpus if row["row"] == "offnode"} == {"source-1", "source-2", ""}
 
 
 def test_without_gpus_there_is_neither(finished):

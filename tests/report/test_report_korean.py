@@ -259,8 +259,23 @@ def rich(finished) -> tuple[object, Findings]:
         "kv_use_max": 0.5, "client_output_tokens": 11, "waiting_mean": 0.0, "ttft_mean_ms": 20.0, "ttft_client_ms": 25.0,
         "differences": ["the engine made more tokens than came: requests of others, or cut off, or recomputed"],
     }]  # fmt: skip
+    gpus = [
+        {"row": "gpu", **head, "source": "gpu://gpu1:9400", "gpus": 2, "n": 30, "dram_active": 0.9, "dram_active_gpus": 2,
+         "dram_active_highest": 0.93, "tensor_active": None, "sm_active": None, "power_w": None, "sm_clock_mhz": 1900.0,
+         "sm_clock_mhz_gpus": 2, "sm_clock_mhz_highest": 1980.0, "sm_clock_mhz_min": 1200.0, "throttled": 0.2,
+         "throttle_reasons": {"thermal_hw": 0.2}, "refused": {"power_w": "no read within the steady window"}},
+        {"row": "offnode", **head, "host": "gpu1", "hosts": ["gpu1"], "share": 0.25, "low": None, "high": None,
+         "nic_octets": 3e9, "nic_by": "rdma", "nvlink_octets": 9e9,
+         "caveats": ["the NICs' ports sent 3 times what RDMA devices counted: "
+                     "their counters leave out what GPUs post themselves"],
+         "refused": {"low": "the reads do not reach over both ends of the window"}},
+        {"row": "offnode", **head, "host": "gpu2", "hosts": ["gpu2"], "share": None, "low": None, "high": None,
+         "nic_octets": None, "nic_by": "", "nvlink_octets": None, "caveats": [],
+         "refused": {"share": "no NIC counter of this host was read (of gpu1 and gpu3 only); NVLink of GPU gpu 0: its "
+                              "counter fell (the driver was loaded anew, or the counter was cleared)"}},
+    ]  # fmt: skip
     return folder, msgspec.structs.replace(
-        found, rungs=[*found.rungs[:-1], bad], fabric=fabric, engine=engine
+        found, rungs=[*found.rungs[:-1], bad], fabric=fabric, engine=engine, gpus=gpus
     )
 
 

@@ -14,7 +14,7 @@ from pinchpoint.analyse.rates import estimate_refresh
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND
 
-__all__ = ["GAUGES", "Gpu", "load_gpus", "machines", "names_of", "refreshes"]
+__all__ = ["GAUGES", "Gpu", "load_gpus", "machines", "names_of", "refreshes", "scheme_of"]
 
 GAUGES = (
     "dram_active",
@@ -106,9 +106,8 @@ def names_of(source: str, entity: str, watch: Mapping[str, Any], here: str) -> f
         watch: ``facts.json: watch``.
         here: this host's own name.
     """
-    told: Mapping[str, Any] = next((s for s in watch.get("sources", []) if s.get("source") == source), {})
-    before, mark, rest = source.partition("://")
-    scheme = told.get("scheme") or before
+    told, scheme = _told(source, watch), scheme_of(source, watch)
+    _, mark, rest = source.partition("://")
     box = entity.rpartition(" ")[0]
     if scheme == "prometheus":  # its own host says nothing of whose numbers it keeps
         return frozenset({_plain(box, here)}) if box else frozenset({source})
@@ -121,6 +120,15 @@ def names_of(source: str, entity: str, watch: Mapping[str, Any], here: str) -> f
             names | {box} if len(boxes) == 1 else {box}
         )  # a page for many hosts: only the GPU's own counts
     return frozenset(_plain(name, here) for name in names)
+
+
+def scheme_of(source: str, watch: Mapping[str, Any]) -> str:
+    """``gpu``, ``agent`` …, also of a source that was given another label."""
+    return str(_told(source, watch).get("scheme") or source.partition("://")[0])
+
+
+def _told(source: str, watch: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((s for s in watch.get("sources", []) if s.get("source") == source), {})
 
 
 def machines(named: Iterable[frozenset[str]]) -> dict[frozenset[str], str]:

@@ -154,6 +154,9 @@ def anonymous(folder: RunFolder, findings: Findings) -> tuple[AnonymousRun, Find
     plan = _plan(folder.plan, names)
     _known(folder, names)
     run = AnonymousRun(folder, plan, names.values(_without(folder.facts)), names)
+    for row in findings.gpus:
+        for host in row.get("hosts") or ():
+            names.name("host", host)
     run.known(_watched(folder.facts, findings), names.text)
     plain = names.values(msgspec.to_builtins(findings))
     return run, msgspec.convert(plain, Findings)

@@ -86,7 +86,8 @@ def offnode(findings: Findings, words: Words) -> Grid | None:
     if all(row["share"] is None for row in own):
         return None
     notes = Notes(words("note.at"))
-    kept = _few(own, lambda row: not row["host"])
+    summed = any(row["share"] is not None and not row["host"] for row in own)
+    kept = _few(own, lambda row: row["share"] is not None and not (summed and row["host"]))
     rows = [_offnode_row(row, words, notes) for row in kept]
     keys = ("rung", "host", "offnode", "ends", "nic", "nvlink", "by")
     return _grid("offnode", keys, rows, words, notes, _left_out(kept, own, words))
