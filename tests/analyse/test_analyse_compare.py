@@ -42,7 +42,7 @@ def test_time_that_was_won_is_said():
 def test_noise():
     changes = by_metric(compare(run(1, 0.3, 9, 1000, (950, 1050)), run(1, 0.3, 9, 1060, (1010, 1110))))
     assert changes["throughput"].exceeds_noise is False
-    assert "within noise" in changes["throughput"].words
+    assert changes["throughput"].words == "no change beyond noise"
     changes = by_metric(compare(run(1, 0.3, 9, 1000, (950, 1050)), run(1, 0.3, 9, 1200, (1150, 1250))))
     assert changes["throughput"].exceeds_noise is True
     assert changes["longest_pause"].exceeds_noise is None  # one measurement each, and no interval
@@ -90,6 +90,76 @@ def test_an_interval_wider_than_three_says_nothing():
     changes = by_metric(compare(run(1, 0.3, 9, 1000, (500, 1500)), run(1, 0.3, 9, 2530, (1500, 3000))))
     assert changes["throughput"].words == "no information, anything in × 1–6"
     assert changes["throughput"].exceeds_noise is None
+
+
+def lossy(*shares):
+    base = run(1300.0, 0.5, 1248.0).rungs[0]
+    return together([
+        msgspec.structs.replace(
+            base, rung=i, repeat=i,
+            interference=msgspec.structs.replace(base.interference, share_of_decode=share),
+        )
+        for i, share in enumerate(shares)
+    ])  # fmt: skip
+
+
+def test_the_sentence_follows_the_test_of_the_table():
+    """By hand: mean logarithms −0.1310 and −0.4632, pooled variance 0.1344, t of 2 degrees 4.303: × e^(−0.332 ± 1.577)."""
+    found = compare(lossy(0.95, 0.81), lossy(0.90, 0.44))
+    lost = by_metric(found)["time_lost"]
+    assert (lost.exceeds_noise, lost.state) == (None, "no information")
+    assert lost.interval == pytest.approx((0.148, 3.47), rel=5e-3)
+    assert "time lost: no information, anything in × 0.148–3.47 (88 % → 67 %)" in found.words[0]
+    assert "time lost fell" not in found.words[0]
+    assert "Could not be told, the interval is too wide (1): time lost." in found.headline
+
+
+def waiting(p50, low, high):
+    return run(1.0, 0.3, 9.0, ttft_ms=Stats(n=50, mean=p50, p50=p50, p50_interval=(low, high)))
+
+
+def test_a_wide_interval_on_one_side_of_one_tells_the_direction():
+    """300.8 / 160 = 1.88 at least, 2,064 / 80 = 25.8 at most; the other way round 1 / 1.88."""
+    up = compare(waiting(100.0, 80.0, 160.0), waiting(687.0, 300.8, 2064.0))
+    change = by_metric(up)["ttft_p50"]
+    assert (change.exceeds_noise, change.state) == (True, "rose")
+    assert change.interval == pytest.approx((1.88, 25.8))
+    assert change.words == "rose at least 1.88×, beyond noise, by how much is unknown"
+    assert "Worse in B (1): TTFT rose at least 1.88×." in up.headline
+    assert (up.told, up.beyond) == (1, 1)
+    down = compare(waiting(687.0, 300.8, 2064.0), waiting(100.0, 80.0, 160.0))
+    assert by_metric(down)["ttft_p50"].words.startswith("fell at least 1.88×")
+    assert down.headline.startswith(
+        "Better in B (1): TTFT fell at least 1.88×. Nothing is known to be worse."
+    )
+
+
+def test_the_headline_counts_every_number_once():
+    """Throughput × 1.2 (1150/1050 to 1250/950) is better; the five others were measured once."""
+    found = compare(run(1300.0, 0.52, 1248.0, 1000, (950, 1050)), run(250.0, 0.50, 119.0, 1200, (1150, 1250)))
+    assert found.headline.startswith("Better in B (1): throughput rose 1.2×. Nothing is known to be worse.")
+    untold = [c.metric for c in found.pairs[0].changes if c.state == "untold"]
+    assert (
+        f"Could not be told without repeats ({len(untold)}): as measured, longest pause fell 5.2×"
+        in found.headline
+    )
+    same = compare(run(1.0, 0.3, 9.0, 1000, (950, 1050)), run(1.0, 0.3, 9.0, 1060, (1010, 1110)))
+    assert same.headline.startswith(
+        "Nothing is known to be better or worse in B. No change beyond noise (1): throughput."
+    )
+
+
+def test_the_headline_says_at_which_rungs():
+    levels = (8, 16)
+    a, b = (
+        together([
+            rung(i, "decode", 128, 2048, c, rate * c, rate_interval=(0.95 * rate * c, 1.05 * rate * c))
+            for i, c in enumerate(levels)
+        ])
+        for rate in (10, 20)
+    )  # fmt: skip
+    assert "Better in B (2): throughput rose 2× (decode 128/2048 at 8, 16)." in compare(a, b).headline
+    assert "Worse in B (2): throughput fell 2× (decode 128/2048 at 8, 16)." in compare(b, a).headline
 
 
 def test_what_the_load_generator_made_of_either_side_is_said():

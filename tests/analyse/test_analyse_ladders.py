@@ -161,12 +161,42 @@ def test_a_fall_must_be_seen_twice():
 
 def test_repeats_give_an_interval():
     found = ceilings([*ladder([(8, 100)]), rung(1, "decode", 128, 2048, 8, 110, repeat=1)])[0]
-    assert (found.value, found.low, found.high) == (105, 100, 110)
+    assert (found.value, found.low, found.high, found.passes) == (105, 100, 110, 2)
+    assert found.words.startswith("105 output tok/s (2 passes span 100–110) at concurrency 8")
     alone = ceilings(ladder([(8, 100)]))[0]
     assert alone.low is None
     assert "low" in alone.refused
     blocks = ceilings(ladder([(8, 100)], rate_interval=(94.0, 106.0)))[0]
     assert (blocks.low, blocks.high) == (94, 106)
+
+
+def passes(*pairs):
+    return [
+        rung(i, "decode", 128, 2048, 8, rate, repeat=i, rate_interval=own)
+        for i, (rate, own) in enumerate(pairs)
+    ]
+
+
+def test_two_passes_span_their_own_intervals():
+    """Their minimum and maximum alone are no 95 % interval: t of one degree is 12.7."""
+    [found] = ceilings(passes((2884, (1800.0, 3968.0)), (5015, (4075.0, 5954.0))))
+    assert (found.value, found.low, found.high, found.passes) == (3949.5, 1800, 5954, 2)
+    assert "3,950 output tok/s (2 passes span 1,800–5,954)" in found.words
+
+
+def test_from_three_passes_on_it_is_students_t():
+    """90, 100, 110: s = 10, t of 2 degrees 4.303, over √3: ± 24.8. Of equal ones the mean of their own over √3."""
+    [found] = ceilings(passes(*((rate, (rate - 1.0, rate + 1.0)) for rate in (90, 100, 110))))
+    assert (found.low, found.high) == pytest.approx((75.16, 124.84), abs=0.01)
+    assert "(± 25)" in found.words
+    [alike] = ceilings(passes(*((100, (97.0, 103.0)) for _ in range(3))))
+    assert (alike.low, alike.high) == pytest.approx((100 - 3**0.5, 100 + 3**0.5))
+
+
+def test_a_repeat_of_the_first_level_has_no_level_before_it_either():
+    found = together([*passes((100, None), (101, None)), rung(2, "decode", 128, 2048, 16, 150)])
+    why = "no valid rung of its shape at a smaller concurrency"
+    assert [r.refused.get("gain") for r in found.rungs] == [why, why, None]
 
 
 def test_the_unloaded_rung():

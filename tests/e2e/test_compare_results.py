@@ -124,7 +124,7 @@ def test_compare_a_run_with_a_result_file(pinchpoint, scripted):
     assert "tiny 64/8 at concurrency 2: AIPerf 0.13.0" in done.said
     assert "same formula, differs by -" in done.said
     assert "different formula, not compared" in done.said  # its rates over its phase
-    assert "it counts its opening wave" in done.said
+    assert "It counts its opening wave" in done.said
     other = json.loads(pinchpoint("compare", PEERS / "aiperf", "out", "--json").out)  # whichever comes first
     assert other["ours"] == "out"
     lines = {(line["what"], line["key"]): line for line in other["levels"][0]["lines"]}

@@ -44,7 +44,7 @@ def test_each_line_says_which_of_the_three_it_is():
     assert "16 %" in text
     flat = " ".join(text.split())
     assert "the tool cannot show this: decode is" in flat
-    assert "• its prompts were 4,110 tokens long, ours 4096" in text
+    assert "• Its prompts were 4,110 tokens long, ours 4096" in text
     assert "gap (successes.latency.inter_token_latency.median): time between tokens, zero within" in flat
     assert lines[-1] == "other 1/1: not compared"
     assert max(map(len, lines)) <= 80
@@ -52,7 +52,7 @@ def test_each_line_says_which_of_the_three_it_is():
 
 def test_a_terminal_without_utf8_gets_ascii():
     lines = printed(print_against, [ONE], [], "a", "b", encoding="ascii")
-    assert "* its prompts were" in "\n".join(lines)
+    assert "* Its prompts were" in "\n".join(lines)
 
 
 def test_what_comes_from_a_file_does_not_steer_the_terminal():

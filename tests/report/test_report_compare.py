@@ -37,7 +37,7 @@ def test_words_first_then_numbers():
     lines = printed(Comparison([PAIR], only_b=["mixed 4096/512 at concurrency 64"]))
     text = "\n".join(lines)
     assert lines[:2] == ["A: runs/a", "B: runs/b"]
-    assert text.index("the longest pause fell 7×") < text.index("longest pause ")
+    assert text.index("The longest pause fell 7×") < text.index("longest pause ")
     assert "1,337" in text
     assert "× 0.143" in text
     assert "33 %" in text
@@ -56,6 +56,21 @@ def test_what_one_run_lacks_is_a_dash_with_the_reason():
 def test_columns_nobody_fills_are_left_out():
     lines = printed(Comparison([Pair("mixed", 8, 8, 1, None, [0], [0], [PAUSE], "")]))
     assert not any("noise" in line or "interval" in line for line in lines)
+
+
+def test_the_headline_comes_first():
+    found = Comparison([PAIR], headline="Better in B (1): longest pause fell 7×.")
+    assert printed(found)[:3] == ["Better in B (1): longest pause fell 7×.", "", "A: runs/a"]
+    assert comparison_markdown(found, "a", "b").splitlines()[2] == found.headline
+
+
+def test_every_table_has_the_noise_column_where_one_has():
+    once = Pair("decode", 8, 8, 1, None, [0], [0], [PAUSE], "")
+    wide = Change("ttft_p50", "ms", 1.0, 2.0, 2.0, (0.5, 8.0), None, "no information, anything in × 0.5–8")
+    lines = printed(Comparison([PAIR, once, Pair("mixed", 8, 8, 2, None, [1], [1], [wide], "")]))
+    assert sum("noise" in line and "number" in line for line in lines) == 3
+    assert any(line.startswith("longest pause") and line.endswith("no repeats") for line in lines)
+    assert any(line.startswith("TTFT p50") and line.endswith("no information") for line in lines)
 
 
 def test_nothing_in_common_is_said():

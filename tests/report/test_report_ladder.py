@@ -167,6 +167,20 @@ def test_ladders_keep_the_order_of_driving_and_sort_their_rungs():
     ]
 
 
+def test_a_repeat_is_labelled_and_the_first_level_needs_no_footnote_for_its_gain():
+    shape = {"profile": "prefill", "isl": 8192, "osl": 1}
+    refused = {"gain": "no valid rung of its shape at a smaller concurrency"}
+    keys, rows, notes = drawn(
+        rung(rung=0, concurrency=4, refused=refused, **shape),
+        rung(rung=1, concurrency=4, repeat=1, refused=refused, **shape),
+        rung(rung=2, concurrency=8, gain=1.5, **shape),
+        rung(rung=3, concurrency=8, repeat=1, gain=1.5, **shape),
+    )
+    assert [row[0].text for row in rows] == ["4", "4 #2", "8", "8 #2"]
+    assert [cell(keys, row, "gain").text for row in rows] == ["–", "–", "1.50", "1.50"]
+    assert not any("smaller concurrency" in note for note in notes)
+
+
 def test_each_phase_shows_the_throughput_that_matters_to_it():
     shapes = {"prefill": (8192, 1), "decode": (128, 2048), "mixed": (4096, 512)}
     found = ladders(Findings(rungs=[rung(profile=name, isl=i, osl=o) for name, (i, o) in shapes.items()]))

@@ -65,7 +65,7 @@ def _ceiling(shape: Shape, rungs: Sequence[RungReading]) -> Ceiling:
         refused["knee"] = {"one rung": "one rung has no knee", "undecided": words}.get(
             seen.state, "throughput still rises at the last rung"
         )
-    if best.half is None:
+    if best.interval is None:
         refused["low"] = refused["high"] = "the rung is too short for blocks, and was measured once"
     queueing = _queueing(seen.knee, ladder[-1]) if seen.reached else None
     if queueing is None:
@@ -78,7 +78,8 @@ def _ceiling(shape: Shape, rungs: Sequence[RungReading]) -> Ceiling:
         refused["onset"] = "no rung of this ladder is known to have lost 5 % of decode time to prompts"
     return Ceiling(
         profile=profile, isl=isl, osl=osl, metric=metric, state=seen.state, undecided=seen.doubt,
-        value=best.rate, low=None if best.half is None else best.low, high=None if best.half is None else best.high,
+        value=best.rate, low=best.interval[0] if best.interval else None, high=best.interval[1] if best.interval else None,
+        passes=best.passes,
         knee=seen.knee.concurrency if seen.reached else None,
         knee_low=ladder[seen.knee_at - 1].concurrency if seen.reached and seen.knee_at > 0 else None,
         reached_at=best.concurrency, queueing_ms=queueing,
@@ -170,8 +171,13 @@ def _words(seen: Shaped, metric: str) -> str:
 
 def _rate(seen: Shaped, metric: str, doubt: bool = True) -> str:
     what = {"input_tok_s": "input", "output_tok_s": "output", "total_tok_s": "total"}[metric]
-    half = seen.best.half if doubt else None
-    return f"{seen.best.rate:,.0f} {what} tok/s" + ("" if half is None else f" (± {half:,.0f})")
+    best, half = seen.best, seen.best.half if doubt else None
+    said = f"{best.rate:,.0f} {what} tok/s"
+    if half is None or best.interval is None:
+        return said
+    if best.passes == 2:
+        return f"{said} (2 passes span {best.interval[0]:,.0f}–{best.interval[1]:,.0f})"
+    return f"{said} (± {half:,.0f})"
 
 
 def _said(seen: Shaped, metric: str) -> str:

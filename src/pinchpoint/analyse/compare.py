@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import msgspec
-import numpy as np
 
-from pinchpoint.analyse.figures import factor, ms, number, percent, several
+from pinchpoint.analyse.change import Change, Interval, change_of
+from pinchpoint.analyse.compared import headline, rung_words, untold_words
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.ladders import kind_of, longest_pause_ms
 from pinchpoint.analyse.levels import own_rate
@@ -15,24 +15,6 @@ from pinchpoint.analyse.stats import ratio_interval
 from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
 
 __all__ = ["Change", "Comparison", "Pair", "compare"]
-
-SAME_POINTS, SAME_SHARE = 0.05, 0.15  # time lost has hardly changed: within points, or relative
-FELL = 1.5  # a pause that changed by this factor has changed
-WIDE = 3.0  # an interval of a ratio that spans more than this factor says nothing
-NO_REPEATS = "no repeats: cannot be told from noise"
-
-
-class Change(msgspec.Struct, frozen=True):
-    """One number of a rung in both runs; ``ratio`` is b / a."""
-
-    metric: str
-    unit: str
-    a: float | None
-    b: float | None
-    ratio: float | None = None
-    interval: tuple[float, float] | None = None  # of the ratio, 95 %
-    exceeds_noise: bool | None = None  # None: neither repeats nor an interval tell
-    words: str = ""  # how it changed, or why it is not compared
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -47,6 +29,7 @@ class Pair(msgspec.Struct, frozen=True):
     b_rungs: list[int]
     changes: list[Change]
     words: str
+    doubts: list[str] = []  # what the load generator may have made of either side
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -56,13 +39,14 @@ class Comparison(msgspec.Struct, frozen=True):
     only_a: list[str] = []
     only_b: list[str] = []
     words: list[str] = []
-    told: int = 0  # numbers that could be told from noise; of so many a twentieth seem to change by chance
+    told: int = 0  # numbers with an interval of their ratio; of so many a twentieth seem to change by chance
     beyond: int = 0  # of them, those that changed
+    headline: str = ""  # what got better and worse, what did not change, what could not be told
 
 
 Value = Callable[[RungReading], float | None]
-Interval = Callable[[RungReading], tuple[float, float] | None]
-Metric = tuple[str, str, Value, Interval]
+OwnInterval = Callable[[RungReading], Interval | None]
+Metric = tuple[str, str, Value, OwnInterval]
 Key = tuple[str, int, int, int | None, float | None]
 
 # key, unit, value, its 95 % interval where a single rung has one
@@ -87,9 +71,7 @@ def compare(a: Findings, b: Findings) -> Comparison:
     """
     before, after = _by_key(a.rungs), _by_key(b.rungs)
     pairs = [_pair(key, before[key], after[key]) for key in before if key in after]
-    told = [
-        change.exceeds_noise for pair in pairs for change in pair.changes if change.exceeds_noise is not None
-    ]
+    changes = [change for pair in pairs for change in pair.changes]
     return Comparison(
         pairs=pairs,
         only_a=[_label(key) for key in before if key not in after],
@@ -97,9 +79,22 @@ def compare(a: Findings, b: Findings) -> Comparison:
         words=[
             f"{_label((p.profile, p.isl, p.osl, p.concurrency, p.rate))}: {p.words}" for p in pairs if p.words
         ],
-        told=len(told),
-        beyond=sum(told),
+        told=sum(change.interval is not None for change in changes),
+        beyond=sum(change.exceeds_noise is True for change in changes),
+        headline=_headline(pairs),
     )
+
+
+def _headline(pairs: Sequence[Pair]) -> str:
+    placed = [
+        (f"{p.profile} {p.isl}/{p.osl}", _load(p.concurrency, p.rate), c) for p in pairs for c in p.changes
+    ]
+    left = sum(not p.changes for p in pairs)
+    return headline(placed, len(pairs), left, sum(bool(p.doubts) for p in pairs))
+
+
+def _load(concurrency: int | None, rate: float | None) -> str:
+    return f"{concurrency}" if rate is None else f"{rate:g} requests/s"
 
 
 def _by_key(readings: Sequence[RungReading]) -> dict[Key, list[RungReading]]:
@@ -119,7 +114,8 @@ def _label(key: Key) -> str:
 def _pair(key: Key, before: list[RungReading], after: list[RungReading]) -> Pair:
     invalid = [r for r in (*before, *after) if not r.valid]
     profile, isl, osl, concurrency, rate = key
-    changes, words = [], ""
+    changes: list[Change] = []
+    doubts: list[str] = []
     if invalid:
         words = f"not compared: {len(invalid)} of its rungs are not valid ({'; '.join(invalid[0].invalid_reasons)})"
     else:
@@ -127,8 +123,9 @@ def _pair(key: Key, before: list[RungReading], after: list[RungReading]) -> Pair
             c for c in (_change(m, before, after) for m in _METRICS) if c.a is not None or c.b is not None
         ]
         changes = [*changes[:1], *_lost(before, after), *changes[1:]]
-        words = _words(changes, kind_of(before[0]), all(sound(r) for r in (*before, *after)))
-        words = "; ".join(filter(None, [words, _untold(changes), _n(before, after), *_doubts(before, after)]))
+        doubts = _doubts(before, after)
+        words = rung_words(changes, kind_of(before[0]), all(sound(r) for r in (*before, *after)))
+        words = "; ".join(filter(None, [words, untold_words(changes), _n(before, after), *doubts]))
     return Pair(
         profile,
         isl,
@@ -139,6 +136,7 @@ def _pair(key: Key, before: list[RungReading], after: list[RungReading]) -> Pair
         [r.rung for r in after],
         changes,
         words,
+        doubts,
     )
 
 
@@ -149,37 +147,18 @@ def _change(
 ) -> Change:
     name, unit, value, interval = metric
     a, b = _known(value, before), _known(value, after)
-    if not a or not b:
-        missing = "the first" if not a else "the second"
-        return Change(name, unit, _mean(a), _mean(b), words=f"not there in {missing} run")
-    mean_a, mean_b = float(np.mean(a)), float(np.mean(b))
-    if mean_a <= 0:
-        return Change(name, unit, mean_a, mean_b, words="zero in the first run")
-    ratio = mean_b / mean_a
-    spread = ratio_interval(a, b) or _ratio_interval(before, after, interval)
-    noise = None if spread is None else not spread[0] <= 1 <= spread[1]
-    if spread is not None and (spread[0] <= 0 or spread[1] / spread[0] > WIDE):
-        span = f"no information, anything in × {number(spread[0])}–{number(spread[1])}"
-        return Change(name, unit, mean_a, mean_b, ratio, spread, None, span)
-    return Change(name, unit, mean_a, mean_b, ratio, spread, noise, _change_words(ratio, noise))
+    spread = ratio_interval(a, b) if a and b else None
+    return change_of(name, unit, a, b, spread or _ratio_interval(before, after, interval))
 
 
 def _known(value: Value, readings: Sequence[RungReading]) -> list[float]:
     return [v for r in readings if (v := value(r)) is not None]
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
-
-
-def _change_words(ratio: float, noise: bool | None) -> str:
-    return f"{factor(ratio)}, { ({True: 'beyond noise', False: 'within noise', None: NO_REPEATS}[noise]) }"
-
-
 def _ratio_interval(
     before: list[RungReading], after: list[RungReading],
-    interval: Interval,
-) -> tuple[float, float] | None:  # fmt: skip
+    interval: OwnInterval,
+) -> Interval | None:  # fmt: skip
     a, b = [i for r in before if (i := interval(r))], [i for r in after if (i := interval(r))]
     if not a or not b:
         return None
@@ -217,18 +196,6 @@ def _own_share(r: RungReading) -> float | None:
     return r.interference.own_base_share if r.interference else None
 
 
-def _untold(changes: Sequence[Change]) -> str:
-    """The numbers of the sentence that nothing tells from noise."""
-    hidden = (
-        "longest_gap" if any(c.metric == "longest_pause" and c.ratio is not None for c in changes) else ""
-    )
-    names = [
-        _SAID[c.metric] for c in changes
-        if c.metric in _SAID and c.metric != hidden and c.words.endswith(NO_REPEATS)
-    ]  # fmt: skip
-    return f"no repeats: {several(names)} cannot be told from noise" if names else ""
-
-
 def _n(before: Sequence[RungReading], after: Sequence[RungReading]) -> str:
     return f"n = {sum(r.ok for r in before)} and {sum(r.ok for r in after)} requests"
 
@@ -247,52 +214,3 @@ def _doubts(before: Sequence[RungReading], after: Sequence[RungReading]) -> list
 
 def _sides(named: Sequence[str]) -> str:
     return "both runs" if len(named) > 1 else f"the {named[0]} run"
-
-
-_SAID = {
-    "longest_pause": "the longest pause",
-    "longest_gap": "the longest gap",
-    "time_lost": "time lost",
-    "gap_p99": "p99 of gaps by count",
-    "tpot_mean": "TPOT",
-    "ttft_p50": "TTFT",
-    "throughput": "throughput",
-}
-
-
-def _words(changes: Sequence[Change], kind: str, told: bool) -> str:
-    """``told``: neither side was made by the load generator, so that a cause may be named."""
-    by = {c.metric: c for c in changes}
-    said = []
-    pause = by.get("longest_pause")
-    if pause is None or pause.ratio is None:
-        pause = by.get("longest_gap")
-    if pause is not None and pause.ratio is not None and pause.a is not None and pause.b is not None:
-        said.append(f"{_SAID[pause.metric]} {_brief(pause)} ({ms(pause.a)} → {ms(pause.b)})")
-    if kind == "mixed":
-        said += _lost_words(by.get("time_lost"), pause, told)
-    for metric in ("gap_p99", "tpot_mean", "ttft_p50", "throughput"):
-        change = by.get(metric)
-        if change is not None and change.ratio is not None:
-            values = f"{number(change.a or 0)} → {number(change.b or 0)} {change.unit}"
-            colon = ":" if change.words.startswith("no information") else ""
-            said.append(f"{_SAID[metric]}{colon} {_brief(change)} ({values})")
-    return "; ".join(said)
-
-
-def _brief(change: Change) -> str:
-    """The words of a change; that nothing tells it from noise is said once for all."""
-    return change.words.removesuffix(f", {NO_REPEATS}")
-
-
-def _lost_words(lost: Change | None, pause: Change | None, told: bool) -> list[str]:
-    if lost is None or lost.a is None or lost.b is None:
-        return [f"time lost: {lost.words}"] if lost is not None and lost.words else []
-    same = abs(lost.b - lost.a) <= max(SAME_POINTS, SAME_SHARE * abs(lost.a))
-    shares = f"{percent(lost.a)} → {percent(lost.b)}"
-    if not same:
-        return [f"time lost {'rose' if lost.b > lost.a else 'fell'} ({shares})"]
-    words = f"time lost hardly changed ({shares})"
-    if told and pause is not None and pause.ratio is not None and pause.ratio <= 1 / FELL:
-        words += ": smaller chunks conserve the work and spread it"
-    return [words]

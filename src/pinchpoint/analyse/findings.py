@@ -224,6 +224,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None
     low: float | None = None
     high: float | None = None
+    passes: int = 1  # measurements at the best rung; of two, low and high are their range, no 95 % interval
     knee: int | None = None
     knee_low: int | None = None  # the bracket: last rung below 95 %, first at or above
     reached_at: int | None = None

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from pinchpoint.analyse.findings import RungReading
+from pinchpoint.analyse.stats import T95
 from pinchpoint.analyse.throughput import RATE
 from pinchpoint.plan.model import Profile
 
@@ -22,19 +23,21 @@ class Level(msgspec.Struct, frozen=True):
 
     concurrency: int
     rate: float
-    half: float | None  # half width of its 95 % interval
+    interval: tuple[float, float] | None  # 95 %; of two passes their range, see ``Level.passes``
     repeats: tuple[float, ...]
     readings: tuple[RungReading, ...]
 
     @property
-    def low(self) -> float:
-        """Lower end of the interval, no rate being below zero; the value itself where there is none."""
-        return max(0.0, self.rate - (self.half or 0.0))
+    def passes(self) -> int:
+        """How often it was measured. Two passes have no 95 % interval that says anything, only a range."""
+        return len(self.repeats)
 
     @property
-    def high(self) -> float:
-        """Upper end of the interval."""
-        return self.rate + (self.half or 0.0)
+    def half(self) -> float | None:
+        """The longer arm of the interval."""
+        return (
+            None if self.interval is None else max(self.rate - self.interval[0], self.interval[1] - self.rate)
+        )
 
 
 def own_rate(reading: RungReading) -> float | None:
@@ -56,7 +59,9 @@ def shapes(readings: Sequence[RungReading]) -> dict[Shape, list[RungReading]]:
 def levels(readings: Sequence[RungReading]) -> list[Level]:
     """Valid rungs of one shape merged by concurrency, ascending.
 
-    The interval joins the block spread inside each repeat with the spread between repeats.
+    One pass has the interval of its blocks. From three passes on it is Student's t over the passes, t·s/√n, or the
+    mean of the passes' own over √n, whichever is wider. Of two, where t is 12.7, it is no interval but the range from
+    the lowest to the highest end of the passes' own.
     """
     by_level: dict[int, list[RungReading]] = {}
     for r in sorted(readings, key=lambda r: r.rung):
@@ -67,11 +72,27 @@ def levels(readings: Sequence[RungReading]) -> list[Level]:
 
 def _merged(level: int, found: list[RungReading]) -> Level:
     rates = [own_rate(r) or 0.0 for r in found]
-    halves = [(r.rate_interval[1] - r.rate_interval[0]) / 2 for r in found if r.rate_interval]
-    inside = float(np.mean(halves)) / math.sqrt(len(found)) if halves else None
-    between = (max(rates) - min(rates)) / 2 if len(rates) > 1 else None
-    known = [h for h in (inside, between) if h is not None]
-    return Level(level, float(np.mean(rates)), max(known) if known else None, tuple(rates), tuple(found))
+    interval = _interval(rates, [r.rate_interval for r in found if r.rate_interval])
+    return Level(level, float(np.mean(rates)), interval, tuple(rates), tuple(found))
+
+
+def _interval(
+    rates: Sequence[float], own: Sequence[tuple[float, float]]
+) -> tuple[float, float] | None:  # fmt: skip
+    n, middle = len(rates), float(np.mean(rates))
+    halves = [(high - low) / 2 for low, high in own]
+    if n == 1:
+        if not halves:
+            return None
+        half = halves[0]
+    elif n == 2:
+        ends = [*rates, *(end for pair in own for end in pair)]
+        return max(0.0, min(ends)), max(ends)
+    else:
+        t = T95[min(n - 2, len(T95) - 1)]
+        between = t * float(np.std(rates, ddof=1)) / math.sqrt(n)
+        half = max(between, float(np.mean(halves)) / math.sqrt(n) if halves else 0.0)
+    return max(0.0, middle - half), middle + half
 
 
 def with_gains(readings: Sequence[RungReading]) -> list[RungReading]:
@@ -85,14 +106,17 @@ def with_gains(readings: Sequence[RungReading]) -> list[RungReading]:
             grown = here.concurrency / first.concurrency
             efficiency = here.rate / first.rate / grown if first.rate > 0 else None
             extra.update({r.rung: (gain, efficiency) for r in here.readings})
-    return [_gained(r, *extra.get(r.rung, (None, None))) for r in readings]
+    return [_gained(r, extra.get(r.rung)) for r in readings]
 
 
-def _gained(r: RungReading, gain: float | None, efficiency: float | None) -> RungReading:
+def _gained(r: RungReading, found: tuple[float | None, float | None] | None) -> RungReading:
+    gain, efficiency = found or (None, None)
     if r.rate is not None:
         why = "an open loop has no level of concurrency before it"
     elif not r.valid:
         why = "the rung is not valid"
+    elif found is None:
+        why = "its throughput is not known"
     else:
         why = "no valid rung of its shape at a smaller concurrency"
     values = {"gain": gain, "efficiency": efficiency}

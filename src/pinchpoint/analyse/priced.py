@@ -26,7 +26,9 @@ class Priced(msgspec.Struct, frozen=True, kw_only=True):
     window_s: float
     total_tok_s: float
     output_tok_s: float
-    half: float | None  # half width of the 95 % interval of the phase's own rate, tok/s
+    half: (
+        float | None
+    )  # of the phase's own rate: the longer arm of its 95 % interval, of two passes of their range
     total_per_gpu: float | None
     output_per_gpu: float | None
     total_cost: float | None  # per million tokens
@@ -90,13 +92,12 @@ def _priced(level: Level, gpus: int | None, price: float | None) -> Priced:
         _mean(r.output_tok_s for r in readings) or 0.0,
     )
     hour = None if gpus is None or price is None else gpus * price
-    spread = None if level.half is None or not level.rate else level.half / level.rate
     return Priced(
         users=level.concurrency, rungs=[r.rung for r in readings], n=sum(r.ok for r in readings),
         window_s=sum(r.window_s or 0.0 for r in readings), total_tok_s=total, output_tok_s=output, half=level.half,
         total_per_gpu=total / gpus if gpus else None, output_per_gpu=output / gpus if gpus else None,
         total_cost=_cost(hour, total), output_cost=_cost(hour, output),
-        output_cost_interval=_interval(hour, output, spread),
+        output_cost_interval=_interval(hour, output, level),
         tok_s_per_user=_mean(r.tok_s_per_user for r in readings),
         ttft_p50_ms=_mean(r.ttft_ms.p50 if r.ttft_ms else None for r in readings),
         ttft_p99_ms=_mean(r.ttft_ms.p99 if r.ttft_ms else None for r in readings),
@@ -109,11 +110,11 @@ def _cost(hour: float | None, tok_s: float) -> float | None:
     return None if hour is None or tok_s <= 0 else hour / 3600 / tok_s * 1e6
 
 
-def _interval(hour: float | None, tok_s: float, spread: float | None) -> tuple[float, float] | None:
+def _interval(hour: float | None, tok_s: float, level: Level) -> tuple[float, float] | None:
     """The cost at either end of the throughput; none where the lower end is no throughput at all."""
-    if hour is None or spread is None or spread >= 1:
+    if hour is None or level.interval is None or not level.rate or level.interval[0] <= 0:
         return None
-    low, high = _cost(hour, tok_s * (1 + spread)), _cost(hour, tok_s * (1 - spread))
+    low, high = (_cost(hour, tok_s * end / level.rate) for end in reversed(level.interval))
     return None if low is None or high is None else (low, high)
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pinchpoint.analyse.against import Against
 from pinchpoint.analyse.crosschecked import Crosscheck, Deviation
+from pinchpoint.analyse.figures import capital
 from pinchpoint.analyse.lines import Line
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
@@ -40,10 +41,10 @@ def against_parts(found: Sequence[Against], left: Sequence[str], words: Words) -
     """The same as parts of a page."""
     parts: list[ConsoleRenderable] = []
     for one in found:
-        parts += [Text(), Text(_title(one), style="bold cyan"), Text(clean(one.words, 800))]
+        parts += [Text(), Text(_title(one), style="bold cyan"), Text(capital(clean(one.words, 800)))]
         if one.lines:
             parts += [Text(), _table(_grid(one, words))]
-        parts += _listed(words("compare.why"), one.why)
+        parts += _listed(words("compare.why"), [capital(reason) for reason in one.why])
         parts += _listed(words("compare.formulas"), _formulas(one.lines))
     for line in left:
         parts += [Text(), Text(clean(line, 800), style="dim")]
@@ -56,8 +57,8 @@ def against_markdown(found: Sequence[Against], left: Sequence[str]) -> str:
     lines: list[str] = []
     for one in found:
         table = markdown_grid(_grid(one, words))
-        lines += [*table[:2], clean(one.words, 800), "", *table[2:]]
-        lines += [*(f"- {clean(reason, 600)}" for reason in one.why), ""] if one.why else []
+        lines += [*table[:2], capital(clean(one.words, 800)), "", *table[2:]]
+        lines += [*(f"- {capital(clean(reason, 600))}" for reason in one.why), ""] if one.why else []
     return "\n".join([*lines, *(clean(line, 800) for line in left)]).rstrip() + "\n"
 
 
@@ -112,7 +113,7 @@ def print_crosscheck(result: Crosscheck, console: Console | None = None) -> None
         Text(words("crosscheck.load", label=clean(result.label), requests=result.requests), style="dim"),
         Text(),
         _table(_deviations(result, words)),
-        *_listed(words("compare.why"), result.why),
+        *_listed(words("compare.why"), [capital(reason) for reason in result.why]),
         *_listed(words("crosscheck.left"), _left(result.deviations)),
     ]
     _print(parts, console)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console, ConsoleRenderable, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from pinchpoint.analyse.compare import Change, Comparison, Pair
+from pinchpoint.analyse.figures import capital
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
 from pinchpoint.report.export import markdown_grid
@@ -19,7 +22,14 @@ from pinchpoint.report.words import Words
 __all__ = ["comparison_markdown", "print_comparison"]
 
 _KEYS = ("metric", "a", "b", "unit", "change", "interval", "noise")
-_ALWAYS = 5  # of them are shown whatever they hold
+_NOISE = {
+    "rose": "compare.beyond",
+    "fell": "compare.beyond",
+    "within noise": "compare.within",
+    "no information": "compare.wide",
+    "untold": "compare.untold",
+}
+_LONGEST = 2000  # characters of one text
 
 
 def print_comparison(
@@ -39,27 +49,34 @@ def print_comparison(
 def comparison_markdown(comparison: Comparison, a: str, b: str, words: Words | None = None) -> str:
     """The same for a ticket."""
     words = words or Words()
-    lines = [f"# {words('compare.title')}", "", *(f"- {line}" for line in _sides(a, b, words)), ""]
+    lines = [f"# {words('compare.title')}", ""]
+    lines += [clean(comparison.headline, _LONGEST), ""] if comparison.headline else []
+    lines += [*(f"- {line}" for line in _sides(a, b, words)), ""]
     if not comparison.pairs:
         lines += [words("compare.none"), ""]
+    shown = _shown(comparison)
     for pair in comparison.pairs:
-        grid = _grid(pair, words)
+        grid = _grid(pair, words, shown)
         table = markdown_grid(grid) if grid.rows else [f"## {grid.caption}", ""]
-        lines += [*table[:2], clean(pair.words, 800), "", *table[2:]] if pair.words else table
+        lines += [*table[:2], capital(clean(pair.words, _LONGEST)), "", *table[2:]] if pair.words else table
     lines += _only(comparison, words)
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _group(comparison: Comparison, a: str, b: str, words: Words) -> Group:
-    parts: list[ConsoleRenderable] = [Text(line, style="bold") for line in _sides(a, b, words)]
+    parts: list[ConsoleRenderable] = []
+    if comparison.headline:
+        parts += [Text(clean(comparison.headline, _LONGEST), style="bold"), Text()]
+    parts += [Text(line, style="bold") for line in _sides(a, b, words)]
+    shown = _shown(comparison)
     if not comparison.pairs:
         parts += [Text(), Text(words("compare.none"))]
     for pair in comparison.pairs:
         parts += [Text(), Text(_label(pair, words), style="bold cyan")]
         if pair.words:
-            parts.append(Text(clean(pair.words, 800)))
+            parts.append(Text(capital(clean(pair.words, _LONGEST))))
         if pair.changes:
-            parts += [Text(), _table(_grid(pair, words))]
+            parts += [Text(), _table(_grid(pair, words, shown))]
     for line in _only(comparison, words):
         parts += [Text(), Text(line, style="dim")]
     return Group(*parts)
@@ -85,14 +102,17 @@ def _label(pair: Pair, words: Words) -> str:
     return f"{shape}, {words('html.level.users', users=pair.concurrency, n=pair.concurrency)}"
 
 
-def _grid(pair: Pair, words: Words) -> Grid:
-    heads = [Head(key, words(f"compare.{key}"), "", "", "") for key in _KEYS]
-    rows = [_row(change, words) for change in pair.changes]
-    # Without repeats and intervals two columns would be dashes from top to bottom.
-    said = [
-        i for i in range(len(heads)) if i < _ALWAYS or any(row[i].text != figures.MISSING for row in rows)
-    ]
-    return Grid(_label(pair, words), [heads[i] for i in said], [[row[i] for i in said] for row in rows])
+def _shown(comparison: Comparison) -> list[str]:
+    """The columns: the same for every table, and none that would be dashes from top to bottom of them all."""
+    changes = [change for pair in comparison.pairs for change in pair.changes]
+    empty = set() if any(change.interval for change in changes) else {"interval", "noise"}
+    return [key for key in _KEYS if key not in empty]
+
+
+def _grid(pair: Pair, words: Words, shown: Sequence[str]) -> Grid:
+    heads = [Head(key, words(f"compare.{key}"), "", "", "") for key in shown]
+    rows = [dict(zip(_KEYS, _row(change, words), strict=True)) for change in pair.changes]
+    return Grid(_label(pair, words), heads, [[row[key] for key in shown] for row in rows])
 
 
 def _row(change: Change, words: Words) -> list[Cell]:
@@ -100,7 +120,6 @@ def _row(change: Change, words: Words) -> list[Cell]:
     share = unit.startswith("share")
     write = figures.percent if share else figures.rate
     name = words.either(f"compare.metric.{change.metric}", clean(change.metric))
-    noise = {True: words("compare.beyond"), False: words("compare.within"), None: figures.MISSING}
     return [
         Cell(name + (f" ({clean(form.rstrip(')'))})" if form else "")),
         Cell(write(change.a)),
@@ -108,7 +127,7 @@ def _row(change: Change, words: Words) -> list[Cell]:
         Cell("" if share else clean(unit)),
         Cell(_factor(change.ratio) if change.ratio is not None or not change.words else clean(change.words)),
         Cell(_interval(change)),
-        Cell(noise[change.exceeds_noise] if change.ratio is not None else figures.MISSING),
+        Cell(words(_NOISE[change.state]) if change.state in _NOISE else figures.MISSING),
     ]
 
 

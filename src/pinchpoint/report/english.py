@@ -207,6 +207,8 @@ _COMPARE = {
     "compare.noise": "noise",
     "compare.beyond": "beyond noise",
     "compare.within": "within noise",
+    "compare.wide": "no information",
+    "compare.untold": "no repeats",
     "compare.none": "The two have no rung in common: nothing is compared.",
     "compare.only_a": "Only in A: {rungs}",
     "compare.only_b": "Only in B: {rungs}",
@@ -216,7 +218,7 @@ _COMPARE = {
     "doubt.crosscheck.none": "No crosscheck has passed: {what}.",
     "doubt.crosscheck.failed": "A crosscheck failed: {what}.",
     "compare.chance": (
-        "{beyond} of {told} numbers that could be told from noise changed by more; by chance alone about {chance} would."
+        "{beyond} of {told} numbers with an interval changed beyond noise; by chance alone about {chance} would."
     ),
     "compare.side.ours": "Ours:   {path}",
     "compare.side.theirs": "Theirs: {path}",
@@ -343,7 +345,7 @@ _HTML = {
     "html.evidence": "Evidence:",
     "html.rung.window": "window {window} s ({why})",
     "html.rung.title": "{ladder} at {level}",
-    "html.rung.title.repeat": "{ladder} at {level}, measured again ({repeat})",
+    "html.rung.title.repeat": "{ladder} at {level}, measured again",
     "html.rung.refused": "refused",
     "html.rung.notes": "notes",
     "html.footer": "Written by pinchpoint {version}. Everything is in this file; it asks the network for nothing.",

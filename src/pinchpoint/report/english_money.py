@@ -15,6 +15,7 @@ MONEY: dict[str, str] = {
     "money.cost": "Cost per million tokens",
     "money.cost.value": "{output} for output, {total} for all",
     "money.cost.interval": "of output {low} to {high}, by the 95 % interval of the throughput",
+    "money.cost.range": "of output {low} to {high}, the range of two passes",
     "money.cost.once": "no interval: too short to tell how it scatters",
     "money.no_price": "needs --gpus and --gpu-hour-price",
     "money.users": "Users within the limits",

@@ -248,7 +248,7 @@ def _detail(ladder: Ladder, reading: RungReading, failures: Sequence[Failure], w
     key = "html.rung.title.repeat" if reading.repeat else "html.rung.title"
     window = figures.MISSING if reading.window_s is None else figures.plain(reading.window_s)
     return RungDetail(
-        title=words(key, ladder=ladder.label, level=level(reading, words), repeat=reading.repeat),
+        title=words(key, ladder=ladder.label, level=level(reading, words)),
         window=words("html.rung.window", window=window, why=clean(reading.window_reason or figures.MISSING)),
         valid=reading.valid,
         stats=grids.rung_stats(reading, words),

@@ -18,7 +18,7 @@ LISTS = {", ": ", ", " and ": ", ", " to ": "→", " / ": " / "}
 _UNIT = r"(?: ?(?:%|×|ms|s|min|h|d))?"
 _NUMBER = rf"[±+−-]?(?:<?\d[\d,.]*(?:e[+-]?\d+)?|nan|None){_UNIT}(?: \d[\d.]*{_UNIT})*"
 _NUMBERS = rf"{_NUMBER}(?:(?:, | and | to | → ){_NUMBER})*"
-_RATE = rf"{_NUMBER} (?:input|output|total) tok/s(?: \(± [^()]*\))?"
+_RATE = rf"{_NUMBER} (?:input|output|total) tok/s(?: \((?:±|2 passes span) [^()]*\))?"
 _LABEL = r"\S+ \d+/\d+"
 _WHERE = rf"(?:{_LABEL}|\S+)(?: at (?:concurrency (?:\d+|None)|[\d.nan]+ requests/s|[\d.nan]+/s))?"
 _NUMBER_GAPS = (
@@ -44,6 +44,7 @@ _WORDS = {
     "{what}: {why}": "{what}: {why}",
     "{n} {what} tok/s": "{what} {n} tok/s",
     "{rate} (± {half})": "{rate}(± {half})",
+    "{rate} (2 passes span {low}–{p})": "{rate}(2회 측정의 범위 {low}–{p})",
     "{n} rung": "{n}개 단계",
     "{n} rungs": "{n}개 단계",
     "{n} of {of} rungs": "{of}개 단계 중 {n}개",

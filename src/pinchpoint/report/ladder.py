@@ -269,8 +269,8 @@ def table(ladder: Ladder, words: Words, notes: Notes, wide: bool = False) -> Tab
     rows = []
     for reading in ladder.rungs:
         cells = [
-            Cell(figures.MISSING)  # it has no rung before it
-            if column.key == "gain" and reading is ladder.rungs[0]
+            Cell(figures.MISSING)  # it has no rung before it, nor have its repeats
+            if column.key == "gain" and _level(reading)[0] == _level(ladder.rungs[0])[0]
             else _cell(column, units[column.key], reading, words, notes)
             for column in chosen
         ]
@@ -321,6 +321,9 @@ _WRITE: dict[str, Callable[[float | None], str]] = {
 
 def _cell(column: Column, unit: str, reading: RungReading, words: Words, notes: Notes) -> Cell:
     found = column(reading)
+    if column.key in ("concurrency", "rate") and found is not None:
+        again = f" #{reading.repeat + 1}" if reading.repeat else ""
+        return Cell(_WRITE[column.form](found) + again)
     if found is None:
         said = reason(reading, column.key)
         if said is None and column.key in ("gain", "interference.share_of_decode"):

@@ -132,7 +132,8 @@ def _cost(at: Priced, words: Words, money: Money) -> Big:
     if at.output_cost_interval is None:
         return Big(name, value, words("money.cost.once"))
     low, high = (_amount(limit, money) for limit in at.output_cost_interval)
-    return Big(name, value, words("money.cost.interval", low=low, high=high))
+    key = "money.cost.range" if len(at.rungs) == 2 else "money.cost.interval"
+    return Big(name, value, words(key, low=low, high=high))
 
 
 def _users(load: Load, plan: Plan, words: Words) -> Big:

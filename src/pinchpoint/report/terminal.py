@@ -254,10 +254,11 @@ def _ceiling_lines(findings: Findings) -> Iterator[str]:
 
 
 def level(reading: RungReading, words: Words) -> str:
-    """``32 users`` or ``2.5 req/s``."""
+    """``32 users`` or ``2.5 req/s``; a repeat is ``32 users #2``."""
+    again = f" #{reading.repeat + 1}" if reading.repeat else ""
     if reading.rate is not None:
-        return words("html.level.rate", rate=figures.plain(reading.rate))
-    return words("html.level.users", users=reading.concurrency, n=reading.concurrency)
+        return words("html.level.rate", rate=figures.plain(reading.rate)) + again
+    return words("html.level.users", users=reading.concurrency, n=reading.concurrency) + again
 
 
 def named_cause(cause: str, words: Words) -> str:
