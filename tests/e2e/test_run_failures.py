@@ -180,7 +180,9 @@ def closed_rungs(folder: Path) -> list[int]:
     copy.write_bytes(marks.read_bytes())
     return [
         row[0]
-        for row in duckdb.sql(f"select rung from '{copy}' where stage = 'rung' order by rung").fetchall()
+        for row in duckdb.sql(
+            f"select rung from read_parquet('{copy}') where stage = 'rung' order by rung"
+        ).fetchall()
     ]
 
 
@@ -231,9 +233,12 @@ def test_kill_9_loses_only_the_unfinished_rung(scripted, pinchpoint):
     read = pinchpoint("analyse", folder)
     assert read.code in (0, 1), read.said
     assert set(rungs(folder)) == {("a", 2), ("b", 2)}
+    assert "out is not finished" in read.said
+    assert "closed so far (2)" in read.said
 
     resumed = pinchpoint("run", "--resume", folder)
     assert resumed.whole, resumed.said
+    assert "is not finished" not in pinchpoint("analyse", folder).said
     assert closed_rungs(folder) == [0, 1, 2]
     assert set(rungs(folder)) == {("a", 2), ("b", 2), ("long", 2)}
     rows = duckdb.sql(

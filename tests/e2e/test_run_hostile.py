@@ -228,6 +228,20 @@ def test_a_damaged_folder_is_named_and_never_half_read(whole, tmp_path, damage, 
         assert words in lines_of(capsys.readouterr().err)
 
 
+def test_a_run_that_was_killed_is_said_not_to_be_finished(whole, tmp_path, capsys):
+    from pinchpoint.cli import main
+
+    shutil.copytree(whole, tmp_path / "out")
+    facts = json.loads((whole / "facts.json").read_text())
+    assert facts.pop("stopped", "") is None  # what the end of a run writes
+    (tmp_path / "out" / "facts.json").write_text(json.dumps(facts))
+    for folder, said in ((tmp_path / "out", True), (whole, False)):
+        with pytest.raises(SystemExit) as end:
+            main(["analyse", str(folder)])
+        assert end.value.code == 0
+        assert ("is not finished" in lines_of(capsys.readouterr().err)) is said
+
+
 def test_a_fault_of_our_own_is_said_in_one_line_and_kept_for_a_report(pinchpoint):
     """Broken here on purpose: a module that cannot be imported."""
     (pinchpoint.home / "bokeh.py").write_text("raise ZeroDivisionError('on purpose')")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
-from pinchpoint.commands.outcome import exit_code
+from pinchpoint.commands.outcome import exit_code, unfinished
 from pinchpoint.commands.terminal import show_findings
 from pinchpoint.errors import TableError
 from pinchpoint.plan.values import language
@@ -86,4 +87,6 @@ def from_terminal(
     findings = analyse_run(folder, exchange=exchange, shape=shape)
     show_findings(findings, folder, as_json=as_json, lang=lang)
     with RunFolder.open(folder) as record:
+        if said := unfinished(record):
+            print(f"pinchpoint: {said}", file=sys.stderr)
         return exit_code(record, findings)

@@ -6,7 +6,7 @@ from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.trust import only_the_generator
 from pinchpoint.record.folder import RunFolder
 
-__all__ = ["exit_code", "write_outcome"]
+__all__ = ["exit_code", "unfinished", "write_outcome"]
 
 
 def write_outcome(folder: RunFolder, findings: Findings) -> None:
@@ -23,3 +23,13 @@ def exit_code(folder: RunFolder, findings: Findings) -> int:
     valid = bool(findings.rungs) and all(reading.valid for reading in findings.rungs)
     valid = valid and not only_the_generator(findings)
     return 0 if valid and not folder.cut_short() else 1
+
+
+def unfinished(folder: RunFolder) -> str | None:
+    """That a measured run has not come to its end, in words; None where it has, or was cut short and says so itself."""
+    if folder.facts.get("source") != "measured" or "stopped" in folder.facts:
+        return None
+    return (
+        f"{folder.path} is not finished: it was killed, or is still going on; what is shown are the rungs closed so far "
+        f"({len(folder.closed())}), pinchpoint run --resume {folder.path} goes on after them"
+    )

@@ -137,6 +137,7 @@ def resume(path: Path, endpoint: dict[str, Any] | None = None, onlooker: Onlooke
     if removed:
         onlooker.note(f"removed {len(removed)} files of a rung that was not finished")
     first = 1 + max(folder.closed(), default=-1)
+    folder.facts.pop("stopped", None)  # how it ended before; until it ends again it is not finished
     folder.update_facts(
         clocks=[*folder.facts.get("clocks", []), clock(first_rung=first)], dialect=probed.dialect
     )
