@@ -7,6 +7,7 @@ import pytest
 
 from pinchpoint.analyse.engine_metrics import engine_rows
 from pinchpoint.analyse.engine_page import Series, buckets_of, large_steps, quantile
+from pinchpoint.analyse.engine_ranks import over_pages
 from pinchpoint.analyse.findings import ClientView, Pause, RungReading, Stats
 
 S = 1_000_000_000
@@ -214,3 +215,102 @@ def test_beside_the_client():
         "fewer are inside the engine than in flight",
         "the client waits longer for its first token than the engine says",
     ]
+
+
+# -- ranks, whoever serves them -------------------------------------------------------------------------------------------
+
+
+def named(**counts):
+    """``dp_0__tp_0=5`` → a page of running requests of the rank ``dp_rank=0,tp_rank=0``."""
+    found = {}
+    for name, running in counts.items():
+        rank = ",".join(
+            "{}_rank={}".format(*part.rsplit("_", 1)) for part in name.split("__")
+        )  # as the labels of a page come
+        found["running", rank] = page(running=running)["running", "engine"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ranks", "total", "ratio"),
+    [
+        # SGLang's attention over tp = dp = 4: tp_rank is that of the whole. 27 / ((27 + 5) / 4)
+        (named(dp_0__tp_0=27, dp_1__tp_1=5, dp_2__tp_2=0, dp_3__tp_3=0), 32, 3.375),
+        # tp = 8, dp = 2: the first shard of each: 40 / 22.5
+        (named(dp_0__tp_0=5, dp_1__tp_4=40), 45, 40 / 22.5),
+        # … with --enable-metrics-for-all-schedulers: all shards, of which the lowest by number speaks
+        (named(dp_0__tp_3=5, dp_0__tp_2=5, dp_1__tp_10=40, dp_1__tp_9=40), 45, 40 / 22.5),
+        # Two stages of a pipeline schedule the same requests.
+        (named(pp_0__tp_0=5, pp_1__tp_0=5), 5, None),
+    ],
+    ids=["tp=dp=4", "tp=8,dp=2", "all shards", "pp=2"],
+)
+def test_one_shard_speaks_for_each_scheduler(ranks, total, ratio):
+    rows = engine_rows(ranks, reading(), WHOLE, "e")
+    (row,) = only(rows)
+    assert row["running_mean"] == total
+    assert row["rank_max_over_mean"] == (None if ratio is None else pytest.approx(ratio))
+    assert len(only(rows, "rank")) == (0 if ratio is None else len({rank[:9] for _, rank in ranks}))
+
+
+def at_half_seconds(ranks):
+    """The same, read half a second later each time."""
+    return {key: Series(series.t + S // 2, series.value) for key, series in ranks.items()}
+
+
+def test_a_page_per_rank_shows_what_is_unequal_between_them():
+    pages = {
+        "engine://a:1": page(running=27, waiting=40),
+        "engine://b:1": at_half_seconds(page(running=0, waiting=0)),
+    }
+    sources = {source: {"names": {"running": "vllm:num_requests_running"}} for source in pages}
+    rows = [row for source, own in pages.items() for row in engine_rows(own, reading(), WHOLE, source)]
+    assert [row["rank_max_over_mean"] for row in rows] == [None, None]
+    found = over_pages(rows, pages, sources, (20 * S, 50 * S))
+    (both,) = only(found, "ranks")
+    assert (both["rank_max_over_mean"], both["stranded_share"], both["ranks"]) == (2, 1, 2)  # 27 / 13.5
+    assert both["sources"] == ["engine://a:1", "engine://b:1"]
+    assert [row["stranded_share"] for row in only(found)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "differs", [{"role": "decode"}, {"names": {"running": "dynamo_frontend_inflight_requests"}}],
+    ids=["another role", "a front end"],
+)  # fmt: skip
+def test_pages_that_count_other_things_are_not_ranks_of_each_other(differs):
+    pages = {"engine://a:1": page(running=27), "engine://b:1": page(running=0)}
+    sources = {source: {"names": {"running": "vllm:num_requests_running"}} for source in pages}
+    sources["engine://b:1"] |= differs
+    rows = [row for source, own in pages.items() for row in engine_rows(own, reading(), WHOLE, source)]
+    assert only(over_pages(rows, pages, sources, (20 * S, 50 * S)), "ranks") == []
+
+
+def test_a_queue_before_one_rank_and_a_full_cache_in_another_is_not_kv_bound():
+    apart = page(kv_use__0=0.2, kv_use__1=0.99, waiting__0=5, waiting__1=0)
+    (row,) = only(engine_rows(apart, reading(), WHOLE, "e"))
+    assert (row["kv_bound"], row["kv_full_share"], row["kv_use_max"]) == (False, 0, 0.99)
+    together = page(kv_use__0=0.2, kv_use__1=0.99, waiting__0=0, waiting__1=lambda t: t % 2)
+    (row,) = only(engine_rows(together, reading(), WHOLE, "e"))
+    assert (row["kv_bound"], row["kv_full_share"]) == (
+        True,
+        pytest.approx(15 / 31),
+    )  # odd seconds of 20 to 50
+    front = page(kv_use__0=0.2, kv_use__1=0.99, waiting=5)  # one queue before both
+    assert only(engine_rows(front, reading(), WHOLE, "e"))[0]["kv_bound"]
+
+
+def test_histograms_of_other_grids_are_added_where_both_have_a_bound():
+    grids = page(**{"gap_s_le_1__0": lambda t: 8 * t, "gap_s_le_5__0": lambda t: 10 * t,
+                    "gap_s_le_inf__0": lambda t: 10 * t,
+                    "gap_s_le_2__1": lambda t: t, "gap_s_le_5__1": lambda t: 9 * t,
+                    "gap_s_le_inf__1": lambda t: 10 * t})  # fmt: skip
+    # Below 1 s are 400 of the first, and of the second between 0 and 50: not known.
+    assert buckets_of(grids, "gap_s", WHOLE) == [(5.0, 950), (INF, 1000)]
+
+
+def test_no_common_bound_is_no_quantile():
+    grids = page(**{"gap_s_le_1__0": lambda t: t, "gap_s_le_inf__0": lambda t: t,
+                    "gap_s_le_2__1": lambda t: t, "gap_s_le_inf__1": lambda t: t})  # fmt: skip
+    (row,) = only(engine_rows(grids, reading(), WHOLE, "e"))
+    assert row["gap_p99_ms"] is None
+    assert "no bound in common" in row["refused"]["gap_p99_ms"]

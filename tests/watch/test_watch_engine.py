@@ -187,3 +187,27 @@ def test_the_endpoints_key_goes_to_the_endpoint_only(pages):
 def test_labels_are_told_apart():
     labels = [spec.label for spec in sources_of(Plan(watch=("nic://?hz=1", "nic://?hz=1000")))]
     assert labels == ["nic://", "nic://#2"]
+
+
+def test_what_comes_later_is_read_from_then_on(pages):
+    pages.put("/metrics", "sglang:prompt_tokens_total 5\n")
+    source = EngineSource(read_spec(f"engine://127.0.0.1:{pages.port}"))
+    try:
+        opened = source.open()
+        assert set(opened.facts["names"]) == {"prompt_tokens"}
+        source.read()
+        assert source.learned() is None
+        pages.put("/metrics", 'sglang:prompt_tokens_total 9\nsglang:num_running_reqs{tp_rank="0"} 7\n')
+        (block,) = source.read()
+        assert [(key.metric, value) for key, value in zip(block.keys, block.values, strict=True)] == [
+            ("prompt_tokens", 9),
+            ("running", 7),
+        ]
+        told = source.learned()
+        assert told.facts["names"]["running"] == "sglang:num_running_reqs"
+        assert [entity.name for entity in told.entities] == ["engine", "tp_rank=0"]
+        assert "running" not in told.cannot_see[0]
+        source.read()
+        assert source.learned() is None
+    finally:
+        source.close()

@@ -1,4 +1,6 @@
-"""What the engine says of itself during each rung, beside what the client saw. Yields ``row: engine`` and ``row: rank``.
+"""What the engine says of itself during each rung, beside what the client saw.
+
+Yields ``row: engine`` and ``row: rank`` for a page, ``row: ranks`` for pages of one role together.
 
 A metric that the engine does not serve is None with its reason under ``refused``, never 0. Quantiles of histograms are
 intervals: they cannot be known better than the buckets, and are never subtracted from those of another grid.
@@ -6,7 +8,7 @@ intervals: they cannot be known better than the buckets, and are never subtracte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,12 @@ from pinchpoint.analyse.engine_page import (
     buckets_of,
     large_steps,
     load_page,
-    matrix,
     quantile,
     ranks_of,
     reads_within,
     summed,
 )
+from pinchpoint.analyse.engine_ranks import imbalance, over_pages, rank_rows, ranks_on
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND
@@ -59,13 +61,13 @@ def read_engine(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict
         if reading.rung not in limits or reading.start_ns is None or reading.end_ns is None:
             continue
         whole = limits[reading.rung]
-        tokens = _client_tokens(folder, reading.rung)
-        for source, facts in sources.items():
-            page = load_page(folder, source, whole)
-            if page:
-                own = tokens if len(sources) == 1 else {}
-                role = str(facts.get("role", ""))
-                rows += engine_rows(page, reading, whole, source, role, own, folder.time_scale)
+        tokens = _client_tokens(folder, reading.rung) if len(sources) == 1 else {}
+        pages = {source: page for source in sources if (page := load_page(folder, source, whole))}
+        own: list[dict[str, Any]] = []
+        for source, page in pages.items():
+            role = str(sources[source].get("role", ""))
+            own += engine_rows(page, reading, whole, source, role, tokens, folder.time_scale)
+        rows += over_pages(own, pages, sources, (reading.start_ns, reading.end_ns))
     return rows
 
 
@@ -118,8 +120,8 @@ def engine_rows(
     row |= _times(page, whole, refused, time_scale)
     row |= _steps(page, reading, whole, refused)
     row["engine_steps_s"] = _steps_per_s(page, steady)
-    ranks = _rank_rows(page, steady, whole, head)
-    row |= _imbalance(page, steady, ranks)
+    ranks = rank_rows(page, steady, whole, head)
+    row |= imbalance(ranks_on({source: page}), steady)
     row |= _beside_client(row, reading, client or {})
     row["refused"] = refused
     return [row, *ranks]
@@ -163,16 +165,29 @@ def _kv(page: Page, steady: tuple[int, int], preemptions: float | None) -> dict[
     columns = [column for column in columns if len(column)]
     if not columns:
         return {"kv_use_mean": None, "kv_use_max": None, "kv_bound": True if preemptions else None}
-    waiting = added(page, "waiting", steady)
-    length = min(len(waiting), *(len(column) for column in columns)) if len(waiting) else 0
-    fullest = np.max([column[:length] for column in columns], axis=0) if length else np.array([])
-    full = float(((fullest >= FULL) & (waiting[:length] > 0)).mean()) if length else 0.0
+    full = _full_share(page, steady)
     return {
         "kv_use_mean": float(np.mean([column.mean() for column in columns])),
         "kv_use_max": float(max(column.max() for column in columns)),
-        "kv_full_share": full if length else None,
-        "kv_bound": bool(full > 0 or preemptions),
+        "kv_full_share": full,
+        "kv_bound": bool(full or preemptions),
     }
+
+
+def _full_share(page: Page, steady: tuple[int, int]) -> float | None:
+    """Share of reads at which some rank was full *and* somebody waited for that rank: a queue before an empty rank, beside
+    a full one that nobody waits for, is stranded and not for want of cache. Where queues are not counted by rank, their
+    sum counts for each."""
+    ranks = ranks_of(page, "kv_use")
+    own = [rank for rank in ranks if ("waiting", rank) in page]
+    everybody = added(page, "waiting", steady)
+    waits = {rank: page["waiting", rank].inside(*steady) if own else everybody for rank in own or ranks}
+    pairs = [(page["kv_use", rank].inside(*steady), waiting) for rank, waiting in waits.items()]
+    length = min((min(len(used), len(waiting)) for used, waiting in pairs), default=0)
+    if not length:
+        return None
+    full = np.any([(used[:length] >= FULL) & (waiting[:length] > 0) for used, waiting in pairs], axis=0)
+    return float(full.mean())
 
 
 def _times(page: Page, span: tuple[int, int], refused: dict[str, str], time_scale: float) -> dict[str, Any]:
@@ -188,6 +203,9 @@ def _times(page: Page, span: tuple[int, int], refused: dict[str, str], time_scal
         found[f"{label}_p99_ms"] = (
             None if p99 is None else [to_ms * p99[0], None if p99[1] is None else to_ms * p99[1]]
         )
+        if buckets and len(buckets) == 1:
+            found[f"{label}_p99_ms"] = None
+            refused[f"{label}_p99_ms"] = "the histograms of its ranks have no bound in common"
         if mean is None:
             refused[f"{label}_mean_ms"] = "not served" if total is None else "nothing was counted"
     if found["queue_mean_ms"] is not None and found["ttft_mean_ms"]:
@@ -243,46 +261,6 @@ def _steps_per_s(page: Page, steady: tuple[int, int]) -> float | None:
     ]
     known = [rate for rate in rates if rate is not None]
     return sum(known) / len(known) if known else None
-
-
-# -- ranks --------------------------------------------------------------------------------------------------------
-
-
-def _rank_rows(
-    page: Page, steady: tuple[int, int], whole: tuple[int, int], head: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    ranks = ranks_of(page, "running")
-    if len(ranks) < 2:
-        return []
-    rows = []
-    for rank in ranks:
-        row: dict[str, Any] = {"row": "rank", **head, "rank": rank}
-        for name in ("running", "waiting", "kv_use"):
-            values = page[name, rank].inside(*steady) if (name, rank) in page else np.array([])
-            row[f"{name}_mean"] = float(values.mean()) if len(values) else None
-        for name in ("prompt_tokens", "generation_tokens", "preemptions"):
-            row[name] = page[name, rank].growth(*whole) if (name, rank) in page else None
-        rows.append(row)
-    return rows
-
-
-def _imbalance(page: Page, steady: tuple[int, int], ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Max / mean of running per rank over time; and how often one rank had a queue while another had nothing to do."""
-    if not ranks:
-        return {"rank_max_over_mean": None, "stranded_share": None}
-    names = [str(row["rank"]) for row in ranks]
-    running = matrix(page, "running", names, steady)
-    waiting = matrix(page, "waiting", names, steady)
-    if running is None:
-        return {"rank_max_over_mean": None, "stranded_share": None}
-    busy = running.sum(axis=0) > 0
-    ratio = running[:, busy].max(axis=0) / running[:, busy].mean(axis=0) if busy.any() else np.array([])
-    stranded = None
-    if waiting is not None:
-        length = min(running.shape[1], waiting.shape[1])
-        idle = ((running[:, :length] == 0) & (waiting[:, :length] == 0)).any(axis=0)
-        stranded = float((idle & (waiting[:, :length] > 0).any(axis=0)).mean())
-    return {"rank_max_over_mean": float(ratio.mean()) if len(ratio) else None, "stranded_share": stranded}
 
 
 # -- beside the client --------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ __all__ = [
     "buckets_of",
     "large_steps",
     "load_page",
-    "matrix",
     "quantile",
     "ranks_of",
     "reads_within",
@@ -30,6 +29,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MARGIN_NS = 10 * SECOND
+SHARDS = ("pp_rank", "tp_rank")  # ranks that repeat what others of the same scheduler count
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +112,25 @@ def load_page(folder: RunFolder, source: str, whole: tuple[int, int]) -> Page:
 
 
 def ranks_of(page: Page, metric: str) -> list[str]:
-    """Ranks that have a metric. Shards of one engine (tensor-parallel ranks) repeat the first one's counts."""
-    ranks = [rank for name, rank in page if name == metric]
-    return [rank for rank in ranks if "tp_rank=" not in rank or "tp_rank=0" in rank.split(",")]
+    """Ranks that have a metric: of the shards of one scheduler the first.
+
+    Tensor-parallel ranks and pipeline stages of one engine schedule the same requests and repeat each other's counts. Under
+    SGLang's data-parallel attention ``tp_rank`` goes on counting from one ``dp_rank`` to the next, so it is the lowest
+    *within* what else names the rank that speaks for all.
+    """
+    first: dict[str, tuple[tuple[int, ...], str]] = {}
+    for name, rank in page:
+        if name == metric:
+            whole, shard = _shard(rank)
+            first[whole] = min(first.get(whole, (shard, rank)), (shard, rank))
+    return [rank for _, rank in first.values()]
+
+
+def _shard(rank: str) -> tuple[str, tuple[int, ...]]:
+    """What names a scheduler, and which stage and shard of it this is."""
+    told = dict(part.partition("=")[::2] for part in rank.split(","))
+    shard = tuple(int(told[name]) if told.get(name, "").isdecimal() else 0 for name in SHARDS)
+    return ",".join(part for part in rank.split(",") if part.partition("=")[0] not in SHARDS), shard
 
 
 def summed(page: Page, metric: str, span: tuple[int, int]) -> float | None:
@@ -141,22 +157,19 @@ def added(page: Page, name: str, steady: tuple[int, int]) -> Floats:
 
 
 def buckets_of(page: Page, metric: str, span: tuple[int, int]) -> list[tuple[float, float]] | None:
-    """Growth of a histogram, ranks added bucket by bucket; None where it is not served or was reset."""
+    """Growth of a histogram, ranks added bucket by bucket; None where it is not served or was reset.
+
+    Only at the bounds that all ranks have: below any other the count of some rank is not known.
+    """
     prefix = f"{metric}.le="
-    sums: dict[float, float] = {}
-    for (name, rank), series in page.items():
-        if name.startswith(prefix) and rank in ranks_of(page, name):
-            grown = series.growth(*span)
+    by_rank: dict[str, dict[float, float]] = {}
+    for name in {name for name, _ in page if name.startswith(prefix)}:
+        for rank in ranks_of(page, name):
+            grown = page[name, rank].growth(*span)
             if grown is None:
                 return None
-            bound = float(name.removeprefix(prefix))
-            sums[bound] = sums.get(bound, 0.0) + grown
-    return sorted(sums.items()) or None
-
-
-def matrix(page: Page, name: str, ranks: Sequence[str], steady: tuple[int, int]) -> Floats | None:
-    columns = [page[name, rank].inside(*steady) for rank in ranks if (name, rank) in page]
-    length = min((len(column) for column in columns), default=0)
-    return (
-        np.array([column[:length] for column in columns]) if len(columns) == len(ranks) and length else None
-    )
+            by_rank.setdefault(rank, {})[float(name.removeprefix(prefix))] = grown
+    if not by_rank:
+        return None
+    common = set.intersection(*(set(counts) for counts in by_rank.values()))
+    return [(bound, sum(counts[bound] for counts in by_rank.values())) for bound in sorted(common)] or None

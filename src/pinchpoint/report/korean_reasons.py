@@ -142,6 +142,7 @@ _FABRIC = {
     "not served": "제공되지 않음",
     "the counter fell (the engine was started anew), or was read once": "카운터가 줄었거나(엔진 재시작) 한 번만 읽었습니다",
     "nothing was counted": "센 것이 없습니다",
+    "the histograms of its ranks have no bound in common": "랭크들의 히스토그램에 공통 경계가 없습니다",
     "the engine counts no tokens per step": "엔진이 스텝당 토큰을 세지 않습니다",
     "fewer than two reads within the steady window": "안정 구간 안의 읽기가 두 번보다 적습니다",
     "no bucket of the engine's parts steps with prompts from those without": (

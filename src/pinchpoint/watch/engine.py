@@ -32,8 +32,10 @@ class EngineSource:
             spec.host, spec.port, tls=spec.tls, verify=spec.verify, ca_file=spec.ca_file, headers=spec.headers
         )
         self._path = spec.path
-        self._wanted = _ALL
         self._names: dict[str, str] = {}
+        self._ranks: set[str] = set()
+        self._facts: dict[str, Any] = {}
+        self._learned = False
 
     def open(self) -> Opened:
         """Find the page, the engine, and the names it uses."""
@@ -44,31 +46,43 @@ class EngineSource:
             raise SourceError(
                 f"{self._page.where}{self._path}: no metric of a known engine on this page (yet)"
             )
-        # From now on only what is there is looked for; names that come later are seen when the source is opened again.
-        self._wanted = Wanted(self._names.values())
         engine = engine_of(set(self._names.values()))
         keys, _ = engine_values(samples, self._names)
-        ranks = sorted({key.entity for key in keys})
-        absent = sorted({metric.name for metric in METRICS} - set(self._names))
-        facts: dict[str, Any] = {"engine": engine, "names": self._names, "path": self._path}
-        if self._spec.option("role"):
-            facts["role"] = self._spec.option("role")
-        facts |= engine_facts.read(self._page, engine, body)
-        return Opened(
-            [Entity(rank, kind="rank") for rank in ranks],
-            facts=facts,
-            cannot_see=[f"not served: {', '.join(absent)}"] if absent else [],
-        )
+        self._ranks = {key.entity for key in keys}
+        self._facts = engine_facts.read(self._page, engine, body)
+        return self._opened()
 
     def read(self) -> list[Block]:
-        """One scrape."""
+        """One scrape. Names and ranks that were not there when it was opened are read from the moment they come: engines
+        show some of them with their first request only."""
         begun = now_ns()
         body = self._page.get(self._path)
         ended = now_ns()
-        keys, values = engine_values(read_page(body, self._wanted), self._names)
+        samples = list(read_page(body, _ALL))
+        names = names_found(samples) | self._names  # a name once chosen stays: another counts from elsewhere
+        keys, values = engine_values(samples, names)
         if not keys:
             raise SourceError(f"{self._page.where}{self._path}: its metrics are gone")
+        ranks = self._ranks | {key.entity for key in keys}
+        self._learned = len(names) > len(self._names) or len(ranks) > len(self._ranks)
+        self._names, self._ranks = names, ranks
         return [Values(begun, ended, None, tuple(keys), values)]
+
+    def learned(self) -> Opened | None:
+        """What is known now, where the last read showed a name or a rank for the first time."""
+        return self._opened() if self._learned else None
+
+    def _opened(self) -> Opened:
+        absent = sorted({metric.name for metric in METRICS} - set(self._names))
+        engine = engine_of(set(self._names.values()))
+        facts: dict[str, Any] = {"engine": engine, "names": self._names, "path": self._path}
+        if self._spec.option("role"):
+            facts["role"] = self._spec.option("role")
+        return Opened(
+            [Entity(rank, kind="rank") for rank in sorted(self._ranks)],
+            facts=facts | self._facts,
+            cannot_see=[f"not served: {', '.join(absent)}"] if absent else [],
+        )
 
     def close(self) -> None:
         """Close the connection."""

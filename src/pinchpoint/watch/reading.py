@@ -18,7 +18,7 @@ from pinchpoint.watch.lately import Lately
 from pinchpoint.watch.node.blocks import Block, Entity, Opened, Ports
 from pinchpoint.watch.orders import EntityFacts, Found, Status
 from pinchpoint.watch.rows import row_count
-from pinchpoint.watch.source import Answer, Source
+from pinchpoint.watch.source import Answer, Learning, Source
 from pinchpoint.watch.spec import Spec
 
 __all__ = ["FAST_HZ", "Changes", "Reader", "found_of", "set_realtime"]
@@ -266,6 +266,8 @@ class Reader:
         begun = now_ns()
         blocks = self._source.read()
         ended = now_ns()
+        if isinstance(self._source, Learning) and (opened := self._source.learned()) is not None:
+            self._tell(found_of(self.spec, opened))
         self._cpu_ns += time.thread_time_ns() - cpu
         if blocks or not self._source.streams:
             self._span_ns += ended - begun

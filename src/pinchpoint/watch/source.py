@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from pinchpoint.watch.node.blocks import Block, Opened
 
-__all__ = ["STREAM_WAIT_S", "Answer", "Source", "decoded"]
+__all__ = ["STREAM_WAIT_S", "Answer", "Learning", "Source", "decoded"]
 
 STREAM_WAIT_S = 0.5  # a stream's read returns after so long, with or without news
 
@@ -47,3 +47,11 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go; closing twice, or what never opened, is fine."""
+
+
+@runtime_checkable
+class Learning(Protocol):
+    """A source that may show more while it is read than when it was opened."""
+
+    def learned(self) -> Opened | None:
+        """All that is known of it, where the last read showed something new; else None."""
