@@ -55,7 +55,8 @@ def run(
     dry_run: Annotated[
         bool,
         Parameter(
-            help="Print what would be sent and how long it should take; send nothing.", show_default=False
+            help="Print what would be sent and how long it should take; send nothing. With --resume: what is left.",
+            show_default=False,
         ),
     ] = False,
     json: Json = False,
@@ -72,14 +73,16 @@ def run(
 
       pinchpoint run --resume runs/20260901T101500Z-M
     """
+    from pinchpoint.commands import dry_run as dry
     from pinchpoint.commands import run as command
 
-    flags = given(endpoint, load, output)
     if resume is not None:
-        _refuse_with_resume(overrides, config, given(load, output))
+        _refuse_with_resume(overrides, config, given(endpoint, load, output))
+        if dry_run:
+            return dry.print_dry_resume(resume, as_json=json)
         return command.from_terminal_resume(resume, given(endpoint), as_json=json)
-    plan = _plan(config, overrides, flags)
-    return command.print_dry_run(plan, as_json=json) if dry_run else command.from_terminal(plan, as_json=json)
+    plan = _plan(config, overrides, given(endpoint, load, output))
+    return dry.print_dry_run(plan, as_json=json) if dry_run else command.from_terminal(plan, as_json=json)
 
 
 @app.command
@@ -645,18 +648,21 @@ def _plan(config: Path | None, overrides: tuple[str, ...], flags: dict[str, Any]
     return read_plan(config, overrides, flags)
 
 
+_WITH_RESUME = ("api_key", "header", "extra_body", "ca_file", "client_cert", "insecure")
+
+
 def _refuse_with_resume(overrides: tuple[str, ...], config: Path | None, flags: dict[str, Any]) -> None:
     from pinchpoint.errors import PlanError
 
     extra = [
         *overrides,
         *(["--config"] if config else []),
-        *(f"--{name.replace('_', '-')}" for name in flags),
+        *(f"--{name.replace('_', '-')}" for name in flags if name not in _WITH_RESUME),
     ]
     if extra:
         raise PlanError(
-            f"--resume goes on with the plan of its run folder; leave out {' '.join(extra)} "
-            "(only what lets it in may be given: --api-key, --header, --ca-file, --client-cert, --insecure)"
+            f"--resume goes on with the plan of its run folder; leave out {' '.join(extra)} (only what lets it in, or "
+            f"was not recorded, may be given: {', '.join('--' + name.replace('_', '-') for name in _WITH_RESUME)})"
         )
 
 
@@ -671,7 +677,7 @@ def main(arguments: list[str] | None = None) -> None:
             result_action="return_value",
         )
     except cyclopts.CycloptsError as fault:
-        _fail(f"{fault}\nTry: pinchpoint --help")
+        _fail(f"{fault}\nTry: {_help_for(sys.argv[1:] if arguments is None else arguments)}")
     except PinchpointError as fault:
         _fail(str(fault))
     except KeyboardInterrupt:
@@ -694,6 +700,17 @@ def main(arguments: list[str] | None = None) -> None:
         _discard_output()
         _fail(f"standard output cannot be written: {fault}")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _help_for(arguments: list[str]) -> str:
+    """The help that lists the flags of the command that was meant."""
+    within, named = app, ["pinchpoint"]
+    for word in arguments:
+        if word.startswith("-") or word not in within:
+            break
+        within = within[word]
+        named.append(word)
+    return " ".join([*named, "--help"])
 
 
 def _hear_signals() -> None:

@@ -193,3 +193,57 @@ def test_shapes_not_yet_measured_are_estimated_at_the_pace_of_the_others():
     mixed, decode = first_rungs(Plan(profiles=(MIXED, DECODE), concurrency=(8,)))
     seen = [Seen(mixed, 1.0, took_s=estimate_s(mixed) / 4)]
     assert abs(estimate_s(decode, seen) - estimate_s(decode) / 4) < 1e-9
+
+
+def test_a_rung_by_duration_takes_its_warm_up_and_its_drain_too():
+    """128 prompts of 8192 tokens at 10,000 tok/s take 104.9 s, before the 10 s and after them."""
+    plan = Plan(profiles=(Profile("prefill", 8192, 1),), concurrency=(128,), load=Load(duration_s=10))
+    (rung,) = first_rungs(plan)
+    round_s = 128 * 8192 / 10_000 + 0.03
+    assert estimate_s(rung, plan=plan) == round_s + 10 + round_s
+    hasty = msgspec.structs.replace(plan, load=Load(duration_s=10, drain_limit_s=5))
+    assert estimate_s(rung, plan=hasty) == round_s + 10 + 5
+
+
+def test_an_open_loop_ends_with_its_last_request():
+    """31 requests at 1/s, of which the last takes 128 / 10,000 + 2048 · 30 ms."""
+    plan = Plan(profiles=(DECODE,), arrivals=Arrivals("poisson", (1.0,)))
+    assert estimate_s(first_rungs(plan)[0], plan=plan) == 31 + 0.0128 + 61.44
+
+
+def test_more_than_the_endpoint_works_off_takes_longer_than_it_is_due():
+    """41 prompts of 8192 tokens are due within 20.5 s and take 33.6 s at 10,000 tok/s."""
+    plan = Plan(
+        profiles=(Profile("prefill", 8192, 1),),
+        arrivals=Arrivals("constant", (2.0,)),
+        load=Load(request_count=39, warmup_request_count=2),
+    )
+    assert abs(estimate_s(first_rungs(plan)[0], plan=plan) - (41 * 0.8192 + 0.8192 + 0.03)) < 1e-9
+
+
+def test_a_ladder_is_scaled_along_what_its_rungs_took_and_never_faster_than_the_load():
+    plan = Plan(profiles=(DECODE,), concurrency=(4, 8, 32))
+    four, eight, more = first_rungs(plan)
+    seen = [Seen(four, 1.0, took_s=16.0, tpot_s=0.002)]
+    assert 16 < estimate_s(more, seen, plan) < 2 * 16  # TPOT grows as c ** 0.25: 1.68 times from 4 to 32
+    seen.append(Seen(eight, 1.0, took_s=20.0, tpot_s=0.0025))
+    assert abs(estimate_s(more, seen, plan) - 20 * 1.25**2) < 1e-9
+    steep = [Seen(four, 1.0, took_s=10.0), Seen(eight, 1.0, took_s=90.0)]
+    assert abs(estimate_s(more, steep, plan) - 90 * 4) < 1e-9
+
+
+def test_time_left_falls_steadily_over_a_run_that_keeps_its_pace():
+    """A made-up cluster of 120,000 prompt tokens/s and 2.4 ms per token at 4 streams, with the shapes of the demo."""
+    shapes = (Profile("prefill", 8192, 1), Profile("decode", 128, 1024), MIXED)
+    plan = Plan(profiles=shapes, concurrency=(4, 8, 16, 32))
+    rungs, seen, left = first_rungs(plan), [], []
+    for rung in rungs:
+        slots, shape = rung.concurrency, rung.profile
+        tpot_s = 0.0024 * (slots / 4) ** 0.25
+        took = 5 * (slots * shape.isl / 120_000 + shape.osl * tpot_s)
+        seen.append(Seen(rung, 1.0, took_s=took, tpot_s=None if shape.osl == 1 else tpot_s))
+        left.append(sum(estimate_s(other, seen, plan) for other in rungs[len(seen) :]))
+    took = [s.took_s for s in seen]
+    for at in range(len(rungs) - 1):
+        assert left[at + 1] < left[at] * 1.15, (at, left)
+    assert abs(left[4] - sum(took[5:])) < 0.1 * sum(took[5:])  # with prefill, and one rung of decode

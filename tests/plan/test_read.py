@@ -49,6 +49,13 @@ def test_flags_win_over_overrides_win_over_the_file(tmp_path):
     [
         ({"concurrency": "8,x"}, "--concurrency: 'x' is no number"),
         ({"concurrency": "0"}, "one or more"),
+        ({"concurrency": "-3"}, "one or more"),
+        ({"concurrency": "8,16,8"}, "8 is named twice"),
+        ({"request_rate": "4,2,4"}, "4 is named twice"),
+        ({"profile": ["a=20/10", "a=30/10"]}, "a is named twice, 20/10 and 30/10"),
+        ({"profiles": "mixed,mixed"}, "mixed is named twice"),
+        ({"profile": ["900/250"]}, "--profile: 900/250 is no profile; write NAME=ISL/OSL"),
+        ({"profile.chatty": "800/200"}, "write profile=chatty=ISL/OSL"),
         ({"concurrency": "999999"}, "beyond"),
         ({"profile": ["a=1"]}, "NAME=ISL/OSL"),
         ({"profile": ["../x=1/1"]}, "NAME=ISL/OSL"),
@@ -84,6 +91,45 @@ def test_flags_win_over_overrides_win_over_the_file(tmp_path):
 def test_what_is_wrong_is_named(flags, says):
     with pytest.raises(PlanError, match=says):
         read_plan(flags=flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"duration": "10s", "request_count": "5"}, "--duration and --request-count"),
+        ({"duration": "10s", "requests_per_slot": "5"}, "--duration and --requests-per-slot"),
+        ({"request_count": "10", "requests_per_slot": "5"}, "--request-count and --requests-per-slot"),
+        ({"request_rate": "1", "requests_per_slot": "5"}, "no slots"),
+        ({"request_rate": "1", "no_stagger": True}, "no slots"),
+        ({"request_rate": "1", "concurrency": "auto"}, "give one number"),
+        ({"request_rate": "1", "concurrency": "5", "max_in_flight": "5"}, "both are the most in flight"),
+        ({"request_rate": "1", "burstiness": "2"}, "needs --arrival-pattern gamma"),
+        ({"request_rate": "1", "burst_size": "2"}, "needs --arrival-pattern burst"),
+        ({"max_in_flight": "5"}, "needs --request-rate or --trace"),
+        ({"trace_speed": "5"}, "needs --trace"),
+        ({"trace": __file__, "request_rate": "1"}, "its own arrival times"),
+        ({"trace": __file__, "arrival_pattern": "gamma"}, "its own arrival times"),
+        ({"trace": __file__, "profiles": "mixed"}, "its own lengths"),
+        ({"trace": __file__, "duration": "1m"}, "ends with its last request"),
+        ({"trace": __file__, "num_runs": "2"}, "replayed once"),
+        ({"concurrency": "auto", "num_runs": "2"}, "a climb is made once"),
+        ({"auto_max_concurrency": "64"}, "needs --concurrency auto"),
+        ({"duration": "10s", "max_requests": "64"}, "not known before"),
+    ],
+)
+def test_what_contradicts_is_refused_and_both_are_named(flags, says):
+    with pytest.raises(PlanError, match=says):
+        read_plan(flags=flags)
+
+
+def test_a_key_given_twice_in_one_place_is_refused():
+    with pytest.raises(PlanError, match="concurrency is given twice"):
+        read_plan(overrides=["concurrency=8", "concurrency=16"])
+
+
+def test_what_holds_anyway_contradicts_nothing():
+    plan = read_plan(flags={"concurrency": "auto", "num_runs": "1", "no_stagger": False})
+    assert plan.auto
 
 
 def test_a_key_given_itself_is_refused_and_not_repeated():
@@ -129,7 +175,17 @@ def test_a_trace_is_one_rung_with_its_own_mean_lengths_and_rate(tmp_path):
         read_plan(flags={"trace": str(trace), "profile": ["a=1/1"]})
 
 
-def test_what_is_named_twice_is_driven_once():
-    plan = read_plan(flags={"profile": ["a=1/1", "a=1/1", "a=2/1"], "request_rate": "4,2,4"})
-    assert plan.profiles == (Profile("a", 1, 1), Profile("a", 2, 1))
-    assert plan.arrivals.rates == (2.0, 4.0)
+def test_profiles_of_a_file_and_of_flags_are_driven_together_and_headers_are_merged(tmp_path):
+    (tmp_path / "p.toml").write_text(
+        'profile = { chatty = "900/250", x = "1/1" }\nheader = { A = "1", B = "2" }\n[goodput]\nttft = 500\n'
+    )
+    plan = read_plan(
+        tmp_path / "p.toml",
+        ["profile=y=3/3", "profile=z=4/4"],
+        {"profile": ["x=10/10"], "header": ["B: 3"], "goodput": ["tpot:30"]},
+    )
+    assert plan.profiles == (
+        Profile("chatty", 900, 250), Profile("x", 10, 10), Profile("y", 3, 3), Profile("z", 4, 4),
+    )  # fmt: skip
+    assert plan.endpoint.headers == {"A": "1", "B": "3"}
+    assert (plan.goodput.ttft_ms, plan.goodput.tpot_ms) == (500, 30)

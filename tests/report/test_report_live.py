@@ -22,7 +22,8 @@ def tick(seconds: float, **more) -> Tick:
         "ok": 60,
         "in_flight": 32,
         "target": 32,
-        "tok_s": 3255.0,
+        "tok_s": 255.0,
+        "in_tok_s": 3000.0,
         "ttft_ms": 1331.0,
         "longest_gap_ms": 1337.0,
         "lag_ms": 1.1,
@@ -68,10 +69,10 @@ def test_without_a_terminal_each_event_is_one_line():
     )
     assert lines == [
         "rung 7 of 16: mixed 4096/512 c32 starts, about 10 min 00 s left",
-        "mixed 4096/512 c32 measuring, 11.0 s: in flight 32/32, 3,255 out tok/s, TTFT 1,331 ms, "
+        "mixed 4096/512 c32 measuring, 11.0 s: in flight 32/32, 3,255 total tok/s, TTFT 1,331 ms, "
         "longest gap 1,337 ms, errors none",
         "mixed 4096/512 c32: 126 ok, 3,255 total tok/s, TTFT 1,331 ms, TPOT 68.0 ms, longest gap 1,337 ms, "
-        "errors timeout 2",
+        "errors 2 × timeout",
         "the ladder stops here",
     ]
 
@@ -87,7 +88,7 @@ def test_what_is_not_known_yet_is_a_dash():
         lambda live: live.rung_started(RUNG, 16),
         lambda live: live.progress(tick(10, tok_s=None, ttft_ms=None, longest_gap_ms=None, target=None)),
     )
-    assert line.endswith("in flight 32/–, – out tok/s, TTFT –, longest gap –, errors none")
+    assert line.endswith("in flight 32/–, – total tok/s, TTFT –, longest gap –, errors none")
 
 
 def test_an_invalid_rung_says_why_at_once():
@@ -125,9 +126,9 @@ def test_on_a_terminal_the_view_shows_the_rung_and_closed_rungs_stay():
         "about 9 min 00 s left",
         "62 of 160 requests",
         "in flight 32/32",
-        "out tok/s 3,255",
+        "total tok/s 3,255",
         "longest gap 1,337 ms",
-        "errors timeout 2",
+        "errors 2 × timeout",
         "client lag 1.10 ms",
     ):
         assert said in frame

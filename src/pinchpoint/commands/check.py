@@ -39,7 +39,7 @@ def check(plan: Plan) -> Checked:
 
 
 def from_terminal(plan: Plan, *, as_json: bool) -> int:
-    """``pinchpoint check``."""
+    """``pinchpoint check``; 1 where a source does not answer."""
     checked = check(plan)
     if as_json:
         print(msgspec.json.encode(checked).decode())
@@ -48,4 +48,4 @@ def from_terminal(plan: Plan, *, as_json: bool) -> int:
 
         print_checked(checked.model, msgspec.to_builtins(checked.dialect), checked.endpoint, checked.notes)
         print_sources(msgspec.to_builtins(checked.sources))
-    return 0
+    return 0 if all(source.reachable for source in checked.sources) else 1

@@ -114,6 +114,7 @@ class _TwinTime:
             msgspec.structs.replace(
                 progress,
                 tok_s=progress.tok_s and progress.tok_s / speed,
+                in_tok_s=progress.in_tok_s and progress.in_tok_s / speed,
                 ttft_ns=progress.ttft_ns and round(progress.ttft_ns * speed),
                 longest_gap_ns=round(progress.longest_gap_ns * speed),
             )

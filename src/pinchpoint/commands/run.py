@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,8 +22,8 @@ from pinchpoint.drive.fleet import Fleet, check_host, open_fleet
 from pinchpoint.drive.orders import Progress, RungDone
 from pinchpoint.drive.probe import Probed, probe
 from pinchpoint.drive.secrets import look_up
-from pinchpoint.errors import PinchpointError, RecordError
-from pinchpoint.plan.ladder import Seen, estimate_s, first_rungs, next_rung, trimmed
+from pinchpoint.errors import PinchpointError, PlanError, RecordError
+from pinchpoint.plan.ladder import Seen, driven_rung, estimate_s, next_rung, trimmed
 from pinchpoint.plan.model import Endpoint, Plan, Profile, Rung
 from pinchpoint.record.folder import Mark, RunFolder
 from pinchpoint.units import SECOND, now_ns, to_s
@@ -29,11 +31,20 @@ from pinchpoint.vocab import CUT_SHORT, Stage
 from pinchpoint.watch.open import Watch, open_watch, sources_of
 from pinchpoint.wire.dialect import Dialect
 
-__all__ = ["Onlooker", "RunResult", "at_terminal", "resume", "run", "seen_of"]
+__all__ = [
+    "Onlooker",
+    "RunResult",
+    "at_terminal",
+    "check_measured",
+    "requests_of",
+    "resume",
+    "run",
+    "seen_of",
+]
 
 
 BUDGET_SLACK = 1.1
-INTERRUPTED = "stopped by Ctrl-C; what was measured is kept, --resume goes on"
+GOES_ON = "; what was measured is kept, --resume goes on"
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -92,7 +103,7 @@ def run(
         probed = probe(plan)
         for note in probed.dialect.notes:
             onlooker.note(note)
-    plan = _settled(plan, probed.model)
+    plan, left_out = _within_model(_settled(plan, probed.model), probed.dialect)
     folder = RunFolder.create(
         Path(plan.output_dir or Path("runs") / run_name(plan.endpoint.model)),
         plan,
@@ -101,6 +112,7 @@ def run(
             "source": "measured",
             "dialect": probed.dialect,
             "endpoint": probed.facts,
+            "left_out": left_out,
             **(facts or {}),
         },
     )
@@ -123,26 +135,65 @@ def resume(path: Path, endpoint: dict[str, Any] | None = None, onlooker: Onlooke
     """
     onlooker = onlooker or _Nobody()
     folder = RunFolder.open(path)
-    if folder.facts.get("source", "measured") != "measured":
-        raise RecordError(
-            f"{path} was not measured ({folder.facts['source']}); there is nothing to go on with"
-        )
+    check_measured(folder)
     plan = folder.plan
     if endpoint:
         fields = {**msgspec.to_builtins(plan.endpoint), **endpoint}
         plan = msgspec.structs.replace(plan, endpoint=msgspec.convert(fields, Endpoint))
     check_host(plan)
     probed = probe(plan)
+    plan, left_out = _within_model(plan, probed.dialect)
     removed = folder.reopen()
     if removed:
         onlooker.note(f"removed {len(removed)} files of a rung that was not finished")
     first = 1 + max(folder.closed(), default=-1)
     folder.facts.pop("stopped", None)  # how it ended before; until it ends again it is not finished
     folder.update_facts(
-        clocks=[*folder.facts.get("clocks", []), clock(first_rung=first)], dialect=probed.dialect
+        clocks=[*folder.facts.get("clocks", []), clock(first_rung=first)],
+        dialect=probed.dialect,
+        left_out=_together(folder.facts.get("left_out", []), left_out),
     )
     onlooker.note(f"going on with {folder.path} after {len(folder.closed())} closed rungs")
     return _drive_all(folder, plan, probed.dialect, onlooker)
+
+
+def check_measured(folder: RunFolder) -> None:
+    """Raise RecordError where a run was not measured, but simulated or played: no endpoint to go on with."""
+    if folder.facts.get("source", "measured") != "measured":
+        raise RecordError(
+            f"{folder.path} was not measured ({folder.facts['source']}); there is nothing to go on with"
+        )
+
+
+def _within_model(plan: Plan, dialect: Dialect) -> tuple[Plan, list[dict[str, Any]]]:
+    """The plan without profiles that the model cannot hold, and those as ``facts.json`` names them.
+
+    A trace is driven whole: its lengths are a mean. Where nothing is known of the model, nothing is left out. The probe
+    has said which profiles these are.
+
+    Raises:
+        PlanError: none is left.
+    """
+    longest = dialect.max_model_len
+    if longest is None or plan.arrivals.pattern == "trace":
+        return plan, []
+    kept = tuple(p for p in plan.profiles if p.isl + p.osl <= longest)
+    if not kept:
+        least = min(p.isl + p.osl for p in plan.profiles)
+        raise PlanError(
+            f"no profile fits the model: it holds {longest} tokens, prompt and answer together, and the shortest profile "
+            f"needs {least}; give one that fits with --profile NAME=ISL/OSL"
+        )
+    left_out = [
+        {"profile": p.name, "isl": p.isl, "osl": p.osl, "max_model_len": longest}
+        for p in plan.profiles
+        if p not in kept
+    ]
+    return msgspec.structs.replace(plan, profiles=kept), left_out
+
+
+def _together(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*before, *(row for row in now if row not in before)]
 
 
 def check_plan(plan: Plan) -> None:
@@ -175,19 +226,28 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
         KeyboardInterrupt
     ):  # between the folder and the first rung, or in the last reading: nothing is in flight
         rungs = len(folder.closed())
+        if not rungs:
+            raise PinchpointError(
+                f"stopped before the first rung was through: {folder.path} holds nothing to be read; "
+                f"{_resume_command(folder)} begins again"
+            ) from None
         raise PinchpointError(
             f"stopped with {rungs} closed rung{'' if rungs == 1 else 's'} in {folder.path}; nothing measured is lost: "
-            f"pinchpoint analyse {folder.path} reads it, pinchpoint run --resume {folder.path} goes on"
+            f"pinchpoint analyse {folder.path} reads it, {_resume_command(folder)} goes on"
         ) from None
     finally:
         folder.release()
+
+
+def _resume_command(folder: RunFolder) -> str:
+    return f"pinchpoint run --resume {shlex.quote(str(folder.path))}"
 
 
 def _drive_and_read(
     folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker, interrupts: _Interrupts
 ) -> RunResult:
     closed = read_run(folder).rungs if folder.closed() else []
-    seen = [seen_of(reading, time_scale=folder.time_scale) for reading in closed]
+    seen = [seen_of(reading, plan, time_scale=folder.time_scale) for reading in closed]
     headers = look_up(plan.endpoint).headers
     if plan.self_check:
         _check_self(folder, plan, onlooker)
@@ -210,6 +270,8 @@ def _drive_and_read(
     )  # once more: what the samplers cost is known when they have ended
     if stopped:
         onlooker.note(stopped)
+    if stopped and stopped.endswith(GOES_ON):
+        onlooker.note(f"to go on: {_resume_command(folder)}")
     folder.update_facts(stopped=stopped)
     findings = read_run(folder)
     write_outcome(folder, findings)
@@ -243,28 +305,28 @@ def _climb(
         rung = next_rung(plan, seen, deadline.left_s())
         if rung is None:
             return _left_out(plan, seen) if deadline.left_s() is not None else None
-        if plan.limits.max_requests and sent + _requests(rung) > plan.limits.max_requests:
+        if plan.limits.max_requests and sent + requests_of(rung) > plan.limits.max_requests:
             return f"--max-requests: {rung.label} would go beyond {plan.limits.max_requests} requests"
-        if interrupts.pressed:  # between two rungs
-            return INTERRUPTED
-        _announce(plan, rung, seen, onlooker)
+        if interrupts.by:  # between two rungs
+            return f"stopped by {interrupts.by}{GOES_ON}"
+        _announce(plan, rung, seen, deadline.left_s(), onlooker)
         watching.mark(f"r{rung.index:04d} before")
         done = fleet.run(rung, deadline.watching(fleet, onlooker.progress))
         watching.mark(f"r{rung.index:04d} after")
         sent += done.sent
-        folder.close_rung(_marks(done, interrupts.pressed, deadline.passed))
-        if interrupts.pressed:
-            return INTERRUPTED
+        folder.close_rung(_marks(done, interrupts.by, deadline.passed))
+        if interrupts.by:
+            return f"stopped by {interrupts.by}{GOES_ON}"
         reading = read_latest(folder, done.rung.index)
         onlooker.rung_closed(reading)
-        seen.append(seen_of(reading, to_s(done.end_ns - done.start_ns), folder.time_scale))
+        seen.append(seen_of(reading, plan, to_s(done.end_ns - done.start_ns), folder.time_scale))
         if deadline.passed:
-            return f"{deadline.passed} is over; what was measured is kept, --resume goes on"
+            return f"{deadline.passed} is over{GOES_ON}"
 
 
-def _marks(done: RungDone, interrupted: bool, late: str | None) -> list[Mark]:
+def _marks(done: RungDone, interrupted: str | None, late: str | None) -> list[Mark]:
     marks = done.marks()
-    reasons = ["Ctrl-C"] if interrupted else [late] if late and done.cancelled else []
+    reasons = [interrupted] if interrupted else [late] if late and done.cancelled else []
     reasons += [] if done.complete else ["a load-generating process was lost"]
     if done.cancelled and not reasons:
         reasons = ["stopped"]
@@ -274,15 +336,26 @@ def _marks(done: RungDone, interrupted: bool, late: str | None) -> list[Mark]:
     return [msgspec.structs.replace(m, note=note) if m.stage == Stage.RUNG else m for m in marks]
 
 
-def _announce(plan: Plan, rung: Rung, seen: list[Seen], onlooker: Onlooker) -> None:
-    certain = [r for r in first_rungs(plan) if r.label not in {s.rung.label for s in seen}]
-    rest = sum(estimate_s(r, seen) for r in certain) if seen else None
+def _announce(
+    plan: Plan, rung: Rung, seen: list[Seen], budget_left_s: float | None, onlooker: Onlooker
+) -> None:
+    certain = trimmed(plan, seen)
+    ahead = [rung, *(other for other in certain if other.label != rung.label)]
+    left_s: float | None = sum(estimate_s(other, seen, plan) for other in ahead)
+    if plan.auto or not seen:  # how far a climb goes nobody knows, and before the first rung all is assumed
+        left_s = None
+    elif budget_left_s is not None:
+        left_s = min(left_s or 0.0, max(0.0, budget_left_s))
     of = None if plan.auto else max(rung.index + 1, len(seen) + len(certain))
-    onlooker.rung_started(rung, of, None if rest is None else round(rest * SECOND))
+    onlooker.rung_started(rung, of, None if left_s is None else round(left_s * SECOND))
 
 
-def _requests(rung: Rung) -> int:
-    return (rung.requests or 0) + rung.warmup
+def requests_of(rung: Rung) -> int:
+    """Requests a rung sends, its warm-up included; where it goes by time in a closed loop, the warm-up's alone."""
+    measured = rung.requests
+    if measured is None and rung.rate is not None and rung.duration_s is not None:
+        measured = math.ceil(rung.rate * rung.duration_s)
+    return (measured or 0) + rung.warmup
 
 
 def _left_out(plan: Plan, seen: list[Seen]) -> str | None:
@@ -293,18 +366,17 @@ def _left_out(plan: Plan, seen: list[Seen]) -> str | None:
     return f"the budget left {many} out: {', '.join(rung.label for rung in left)}"
 
 
-def seen_of(reading: RungReading, took_s: float | None = None, time_scale: float = 1.0) -> Seen:
-    """What the ladder needs to know of a rung that was read; times as they pass here."""
+def seen_of(reading: RungReading, plan: Plan, took_s: float | None = None, time_scale: float = 1.0) -> Seen:
+    """What the ladder needs to know of a rung of ``plan`` that was read; times as they pass here."""
     profile = Profile(reading.profile, reading.isl, reading.osl)
     rate = {
         "prefill": reading.input_tok_s,
         "decode": reading.output_tok_s,
         "mixed": reading.total_tok_s,
     }[profile.kind]
-    rung = Rung(
-        reading.rung, profile, reading.concurrency, reading.rate, reading.requests,
-        repeat=reading.repeat, why=reading.why,
-    )  # fmt: skip
+    rung = driven_rung(
+        plan, reading.rung, profile, reading.concurrency, reading.rate, repeat=reading.repeat, why=reading.why
+    )
     whole = reading.whole_rung
     if took_s is None and whole is not None and whole.duration_s is not None:
         took_s = whole.duration_s / time_scale
@@ -353,14 +425,12 @@ class _Interrupts:
 
     def __init__(self) -> None:
         self.fleet: Fleet | None = None  # while rungs are driven
+        self.by: str | None = None  # what came first, as a person calls it
         self._presses = 0
-
-    @property
-    def pressed(self) -> bool:
-        return self._presses > 0
 
     def press(self, number: int, frame: object) -> None:
         self._presses += 1
+        self.by = self.by or ("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
         if self.fleet is not None:
             self.fleet.cancel()
         elif self._presses != 2:
@@ -384,56 +454,6 @@ def _interrupts() -> Iterator[_Interrupts]:
 
 
 # -- at a terminal ------------------------------------------------------------------------------------------------
-
-
-def print_dry_run(plan: Plan, *, as_json: bool) -> int:
-    """Say what the plan would send and how long it should take.
-
-    Raises:
-        PlanError: what cannot be meant, or a key that leads nowhere: refused here too.
-    """
-    sources_of(plan)
-    look_up(plan.endpoint)
-    rungs = first_rungs(plan)
-    rows = [
-        {
-            "rung": rung.label,
-            "requests": rung.requests,
-            "warmup": rung.warmup,
-            "duration_s": rung.duration_s,
-            "input_tokens": None if rung.requests is None else _requests(rung) * rung.profile.isl,
-            "output_tokens": None if rung.requests is None else _requests(rung) * rung.profile.osl,
-            "estimate_s": round(estimate_s(rung), 1),
-            "fits": fits,
-        }
-        for rung, fits in zip(rungs, _fitting(plan, rungs), strict=True)
-    ]
-    if as_json:
-        print(msgspec.json.encode({"rungs": rows, "estimate_s": sum(estimate_s(r) for r in rungs)}).decode())
-        return 0
-    from pinchpoint.report.dry_run import print_plan
-
-    print_plan(plan, rows)
-    return 0
-
-
-def _fitting(plan: Plan, rungs: list[Rung]) -> list[bool | None]:
-    """Which rungs the budget has room for if the assumed times hold; None without a budget.
-
-    As in a run, the first rung of a shape is never left out because of an assumption.
-    """
-    left_s = plan.limits.budget_s
-    if left_s is None:
-        return [None] * len(rungs)
-    found: list[bool | None] = []
-    known: set[Profile] = set()
-    for rung in rungs:
-        fits = left_s > 0 and (rung.profile not in known or estimate_s(rung) <= left_s)
-        if fits:
-            known.add(rung.profile)
-            left_s -= estimate_s(rung)
-        found.append(fits)
-    return found
 
 
 def from_terminal(plan: Plan, *, as_json: bool) -> int:

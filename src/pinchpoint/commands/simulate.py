@@ -59,7 +59,7 @@ def simulate(
             reading = read_latest(folder, rung.index)
             if progress is not None:
                 progress(reading)
-            seen.append(seen_of(reading, (at - began) / 1e9))
+            seen.append(seen_of(reading, plan, (at - began) / 1e9))
         findings = read_run(folder)
         if report:
             write_outcome(folder, findings)

@@ -86,6 +86,7 @@ class LiveOnlooker:
             in_flight=progress.in_flight,
             target=self._target,
             tok_s=progress.tok_s,
+            in_tok_s=progress.in_tok_s,
             ttft_ms=None if progress.ttft_ns is None else to_ms(progress.ttft_ns),
             longest_gap_ms=to_ms(progress.longest_gap_ns) if progress.longest_gap_ns else None,
             lag_ms=to_ms(progress.lag_ns),

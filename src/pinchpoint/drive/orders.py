@@ -89,7 +89,8 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
     ok: int = 0
     failed: dict[str, int] = {}  # ErrorKind → number
     tokens: int = 0
-    tok_s: float | None = None  # over the last seconds
+    tok_s: float | None = None  # output, over the last seconds
+    in_tok_s: float | None = None  # prompts of requests that ended, over the last 20 s: they end in lumps
     ttft_ns: int | None = None  # median of the last seconds, from sent
     longest_gap_ns: int = 0  # between network reads of one stream, so far
     done: int = 0  # measured requests ended
@@ -104,6 +105,7 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
             for kind, number in part.failed.items():
                 failed[kind] = failed.get(kind, 0) + number
         rates = [part.tok_s for part in parts if part.tok_s is not None]
+        prompts = [part.in_tok_s for part in parts if part.in_tok_s is not None]
         firsts = [part.ttft_ns for part in parts if part.ttft_ns is not None]
         planned = [part.planned for part in parts if part.planned is not None]
         order = [Stage.WARMUP, Stage.STEADY, Stage.DRAIN, Stage.RUNG]
@@ -116,6 +118,7 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
             failed=failed,
             tokens=sum(part.tokens for part in parts),
             tok_s=sum(rates) if rates else None,
+            in_tok_s=sum(prompts) if prompts else None,
             ttft_ns=round(median(firsts)) if firsts else None,
             longest_gap_ns=max(part.longest_gap_ns for part in parts),
             done=sum(part.done for part in parts),

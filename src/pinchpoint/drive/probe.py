@@ -242,11 +242,12 @@ class _Probing:
         self.facts |= found.facts
         self.facts["probes"] = self._asked
         longest = self._max_model_len
+        told = "some of its requests may be refused" if self.plan.arrivals.pattern == "trace" else "left out"
         for profile in self.plan.profiles if longest is not None else ():
             if longest is not None and profile.isl + profile.osl > longest:
                 self._notes.append(
                     f"{profile.name} {profile.shape} needs {profile.isl + profile.osl} tokens, the model holds "
-                    f"{longest}: its requests will be refused; choose with --profiles, or give your own --profile"
+                    f"{longest}: {told}"
                 )
         self.dialect = msgspec.structs.replace(
             found.dialect,

@@ -58,9 +58,10 @@ class Share:
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._streak = 0
         self._streak_since_ns = 0
-        self._ended_tokens = 0
+        self._ended_tokens = self._ended_prompts = 0
         self._firsts: deque[tuple[int, int]] = deque(maxlen=256)  # (when, TTFT), for the live view
         self._rates: deque[tuple[int, int]] = deque(maxlen=64)  # (when, tokens so far)
+        self._prompts: deque[tuple[int, int]] = deque(maxlen=60)  # likewise of prompts: the last 20 s
         self._worker = worker
 
     # -- sending ------------------------------------------------------------------------------------------------
@@ -152,6 +153,8 @@ class Share:
         answer = reply.answer
         if answer is not None:
             self._ended_tokens += (answer.output_tokens or 0) - answer.token_events
+            if reply.ok:
+                self._ended_prompts += ask.isl if answer.prompt_tokens is None else answer.prompt_tokens
             if answer.token_events:
                 self._files.add_arrivals(
                     ask.request_id, answer.event_ns, answer.event_tokens, answer.event_bytes
@@ -221,6 +224,8 @@ class Share:
         while self._rates[0][0] < now - _RECENT_NS and len(self._rates) > 2:
             self._rates.popleft()
         (then, before), recent = self._rates[0], now - self._rates[0][0]
+        self._prompts.append((now, self._ended_prompts))
+        since, prompts = self._prompts[0]
         firsts = sorted(first for t, first in self._firsts if t > now - _RECENT_NS)
         stage = Stage.WARMUP if self.warmup_end_ns is None else Stage.STEADY
         return Progress(
@@ -232,6 +237,7 @@ class Share:
             failed={str(kind): number for kind, number in self.failed.items()},
             tokens=tokens,
             tok_s=(tokens - before) / recent * SECOND if then < now else None,
+            in_tok_s=(self._ended_prompts - prompts) / (now - since) * SECOND if since < now else None,
             ttft_ns=firsts[len(firsts) // 2] if firsts else None,
             longest_gap_ns=self.pool.tally.longest_gap_ns,
             done=self.done,

@@ -7,11 +7,13 @@ child. The child lives as long as its standard input: it ends when told, and als
 from __future__ import annotations
 
 import contextlib
+import difflib
 import http.client
 import importlib.util
 import os
 import platform
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -86,6 +88,7 @@ def start_llamacpp(timeout_s: float = 60.0, **settings: Any) -> Engine:
     wanted = LlamaCpp(**settings)
     _check_installed()
     _check_processor()
+    _check_port(wanted.port)
     log = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the engine, and has no name to leave behind)
     process = subprocess.Popen(
         [sys.executable, "-m", "pinchpoint.engines.llamacpp"],
@@ -114,6 +117,19 @@ def _check_installed() -> None:
         raise EndpointError(
             f"the llama.cpp engine needs {' and '.join(missing)}; install with: pip install 'pinchpoint[demo]'"
         )
+
+
+def _check_port(port: int) -> None:
+    """The engine itself says nothing of a port that is taken: it would answer with another server's health."""
+    if port:
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError as failure:
+                raise EndpointError(
+                    f"llama.cpp cannot listen on 127.0.0.1:{port}: {failure.strerror}; name another, or 0: any free one"
+                ) from None
 
 
 def _check_processor() -> None:
@@ -218,6 +234,18 @@ def _serve(settings: LlamaCpp) -> None:
     os._exit(0)  # running requests are cut off on purpose: whoever sent them is gone or has said so
 
 
+_BY_HAND = {
+    "n_batch": 1,
+    "n_ubatch": 1,
+    "slots": 1,
+    "ctx": 1,
+    "port": 0,
+    "threads": 1,
+    "seed": 0,
+    "cpu": 0,
+}  # from
+
+
 def _by_hand(arguments: list[str]) -> None:
     """``python -m pinchpoint.engines.llamacpp [name=value …]``: serve until Ctrl-C."""
     names = ", ".join(
@@ -227,19 +255,25 @@ def _by_hand(arguments: list[str]) -> None:
     if any(argument in ("-h", "--help") for argument in arguments):
         print(usage)
         return
+    wanted: dict[str, int] = {}
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if not sign or name not in _BY_HAND:
+            near = difflib.get_close_matches(name, _BY_HAND, n=1)
+            sys.exit(
+                f"no setting {argument!r}" + (f"; did you mean {near[0]}=…?" if near else "") + f"\n{usage}"
+            )
+        if not value.isdecimal() or int(value) < _BY_HAND[name] or (name == "port" and int(value) > 65535):
+            sys.exit(f"{argument}: {name} is a whole number from {_BY_HAND[name]}\n{usage}")
+        wanted[name] = int(value)
     try:
-        wanted = {name: int(value) for name, _, value in (argument.partition("=") for argument in arguments)}
-        settings = msgspec.convert(wanted, LlamaCpp)
-        if set(wanted) - set(LlamaCpp.__struct_fields__):
-            raise ValueError
-    except (ValueError, msgspec.ValidationError):
-        sys.exit(usage)
-    with start_llamacpp(**{name: getattr(settings, name) for name in wanted}) as engine:
-        print(f"{engine.url} model {engine.model}", flush=True)
-        try:
+        with start_llamacpp(**wanted) as engine:
+            print(f"{engine.url} model {engine.model}", flush=True)
             threading.Event().wait()
-        except KeyboardInterrupt:
-            return
+    except EndpointError as failure:
+        sys.exit(str(failure))
+    except KeyboardInterrupt:
+        return
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pinchpoint.plan.estimate import Seen, estimate_s
 from pinchpoint.plan.model import Plan, Profile, Rung
 
-__all__ = ["Seen", "auto_levels", "estimate_s", "first_rungs", "next_rung", "trimmed"]
+__all__ = ["Seen", "auto_levels", "driven_rung", "estimate_s", "first_rungs", "next_rung", "trimmed"]
 
 RISE = 1.05  # a rung that adds less than this over the best before it added nothing
 FALL = 0.97  # below this share of the best it may be a fall
@@ -27,32 +28,19 @@ MOST_HALVINGS = 3
 MOST_CONFIRMED = 2  # falls per profile that are measured again
 AUTO_START = (1, 4, 8)
 
-# What a plan assumes of an endpoint nobody has measured yet.
-ASSUMED_PREFILL_TOK_S = 10_000.0
-ASSUMED_TPOT_S = 0.03
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """What the ladder needs to know of a rung that was driven."""
-
-    rung: Rung
-    rate: float | None  # tokens/s of the phase, steady window; None: the rung gave no rate
-    interference: float | None = None  # share of decode time
-    took_s: float | None = None
-    tpot_s: float | None = None
-
 
 def next_rung(plan: Plan, seen: Sequence[Seen], left_s: float | None = None) -> Rung | None:
     """The next rung, or None when the plan is done or nothing fits into ``left_s`` seconds."""
     for rung in _candidates(plan, seen):
-        if left_s is None or not seen or _fits(rung, seen, left_s):
+        if left_s is None or not seen or _fits(plan, rung, seen, left_s):
             return msgspec.structs.replace(rung, index=1 + max((s.rung.index for s in seen), default=-1))
     return None
 
 
-def _fits(rung: Rung, seen: Sequence[Seen], left_s: float) -> bool:
+def _fits(plan: Plan, rung: Rung, seen: Sequence[Seen], left_s: float) -> bool:
     # A profile nobody has measured yet is not left out because of an assumption.
-    return left_s > 0 and (not _alike(rung, seen) or estimate_s(rung, seen) <= left_s)
+    known = any(s.rung.profile == rung.profile and s.took_s for s in seen)
+    return left_s > 0 and (not known or estimate_s(rung, seen, plan) <= left_s)
 
 
 def first_rungs(plan: Plan) -> list[Rung]:
@@ -62,6 +50,26 @@ def first_rungs(plan: Plan) -> list[Rung]:
         return [_trace_rung(plan)]
     rungs = [msgspec.structs.replace(rung, repeat=run) for run in range(plan.load.num_runs) for rung in rungs]
     return _by_value(plan, rungs) if plan.limits.budget_s else rungs
+
+
+def driven_rung(
+    plan: Plan,
+    index: int,
+    profile: Profile,
+    concurrency: int | None,
+    rate: float | None,
+    *,
+    repeat: int = 0,
+    why: str = "ladder",
+) -> Rung:
+    """The rung that ``plan`` drove at this level, whole: what the record says of it, and how long it was to be."""
+    if plan.arrivals.pattern == "trace":
+        rung = _trace_rung(plan)
+    else:
+        rung = _rung(plan, profile, rate if plan.arrivals.rates and rate else concurrency or 1)
+    return msgspec.structs.replace(
+        rung, index=index, profile=profile, concurrency=concurrency, rate=rate, repeat=repeat, why=why
+    )
 
 
 def trimmed(plan: Plan, seen: Sequence[Seen]) -> list[Rung]:
@@ -75,53 +83,6 @@ def auto_levels(most: int) -> list[int]:
     while levels and levels[-1] * 2 <= most:
         levels.append(levels[-1] * 2)
     return levels
-
-
-def estimate_s(rung: Rung, seen: Sequence[Seen] = ()) -> float:
-    """How long a rung should take, s: scaled from the nearest rung of its profile, else from assumed speeds."""
-    if rung.duration_s is not None:
-        return rung.duration_s * 1.3
-    alike = _alike(rung, seen)
-    slots = rung.concurrency or 1
-    if alike and rung.concurrency:
-        near = min(alike, key=lambda s: abs(math.log((s.rung.concurrency or 1) / slots)))
-        # A closed loop's requests per slot are constant, so a rung lasts as long as a request does;
-        # between constant (decode below its ceiling) and proportional (at a ceiling), take proportional upwards.
-        grown = max(1.0, slots / (near.rung.concurrency or 1))
-        return (near.took_s or 0.0) * grown
-    tpot_s = _tpot_s(rung, seen)
-    return _assumed_s(rung, tpot_s) * _pace(seen, tpot_s)
-
-
-def _alike(rung: Rung, seen: Sequence[Seen]) -> list[Seen]:
-    """Rungs of the same shape whose time is known."""
-    return [s for s in seen if s.rung.profile == rung.profile and s.took_s and s.rung.rate == rung.rate]
-
-
-def _tpot_s(rung: Rung, seen: Sequence[Seen]) -> float:
-    """Time per output token where rungs of other shapes gave one, at the nearest concurrency; else assumed."""
-    slots = rung.concurrency or 1
-    known = [s for s in seen if s.tpot_s]
-    near = min(known, key=lambda s: abs(math.log((s.rung.concurrency or 1) / slots)), default=None)
-    return (near.tpot_s if near else None) or ASSUMED_TPOT_S
-
-
-def _assumed_s(rung: Rung, tpot_s: float) -> float:
-    requests = (rung.requests or 0) + rung.warmup
-    if rung.rate is not None:
-        return requests / rung.rate
-    prefill = requests * rung.profile.isl / ASSUMED_PREFILL_TOK_S
-    return prefill + requests / (rung.concurrency or 1) * rung.profile.osl * tpot_s
-
-
-def _pace(seen: Sequence[Seen], tpot_s: float) -> float:
-    """How much longer rungs of other shapes took than was assumed (geometric mean)."""
-    ratios = [
-        s.took_s / _assumed_s(s.rung, s.tpot_s or tpot_s)
-        for s in seen
-        if s.took_s and s.rung.rate is None and s.rung.requests
-    ]
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
 
 
 # -- candidates, best first -------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import msgspec
 
 from pinchpoint.errors import PlanError
 from pinchpoint.plan import values
+from pinchpoint.plan.contradictions import refuse_contradictions
 from pinchpoint.plan.model import DEFAULT_LADDER, DEFAULT_PROFILES, Plan, Profile
 from pinchpoint.plan.traces import read_trace
 from pinchpoint.plan.yaml_text import read_yaml
@@ -87,6 +88,13 @@ FIELDS: dict[str, tuple[str, values.Reader]] = {
     "profiles": ("profiles", values.words),
     "profile": ("profiles", values.profiles),
 }
+_FORMS = {  # what has names of its own, as it is written on a command line
+    "profile": "profile={}=ISL/OSL, as in profile={}=900/250",
+    "header": "header='{}: VALUE'",
+    "goodput": "goodput={}:MS, as in goodput=ttft:500",
+    "metadata": "metadata={}=VALUE",
+    "extra_body": "extra_body='{{\"{}\": VALUE}}'",
+}
 
 
 def read_plan(
@@ -102,36 +110,47 @@ def read_plan(
     Raises:
         PlanError: names the key, what was found, and what to write instead.
     """
-    given: dict[str, Any] = {}
-    origin: dict[str, str] = {}
+    given: dict[str, Any] = {}  # flag name → what was read
+    origin: dict[str, str] = {}  # flag name → how it is spelt where it was given
     layers = [
-        (str(file), _read_file(file) if file else {}),
-        ("override", dict(_split(text) for text in overrides)),
-        ("flag", {name: value for name, value in (flags or {}).items() if value is not None}),
+        (str(file), list(_read_file(file).items()) if file else []),
+        ("override", [_split(text) for text in overrides]),
+        ("flag", [(name, value) for name, value in (flags or {}).items() if value is not None]),
     ]
     for where, layer in layers:
-        for key, value in layer.items():
+        here: set[str] = set()
+        for key, value in layer:
             name = _known(key, where)
-            given[name], origin[name] = value, where
+            if name in here and name not in _FORMS:
+                raise PlanError(f"{where}: {name} is given twice; give it once")
+            here.add(name)
+            given[name] = _added(name, given.get(name), _read_value(name, value, where))
+            origin[name] = _spell(name, where)
+    refuse_contradictions(given, origin)
     fields: dict[str, Any] = {}
-    for name in given:
-        path, _ = FIELDS[name]
+    for name, value in given.items():
         if name not in ("profiles", "profile"):
-            _put(fields, path, _named(name, given, origin))
-    fields["profiles"] = _profiles(given, origin)
+            _put(fields, FIELDS[name][0], value)
+    fields["profiles"] = _profiles(given)
     return _settle(fields, given)
+
+
+def _added(name: str, before: Any, value: Any) -> Any:
+    """Later ones win; of what has names of its own, name by name."""
+    if before is None or name not in _FORMS:
+        return value
+    if isinstance(value, dict):
+        return {**before, **value}
+    return tuple({profile.name: profile for profile in (*before, *value)}.values())
 
 
 def endpoint_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of :class:`~pinchpoint.plan.model.Endpoint` that were given, by flag name."""
     fields: dict[str, Any] = {}
     for name, value in flags.items():
-        path, reader = FIELDS[name]
+        path, _ = FIELDS[name]
         if value is not None and path.startswith("endpoint."):
-            try:
-                fields[path.removeprefix("endpoint.")] = reader(value)
-            except PlanError as fault:
-                raise PlanError(f"{_spell(name, 'flag')}: {fault}") from None
+            fields[path.removeprefix("endpoint.")] = _read_value(name, value, "flag")
     return fields
 
 
@@ -171,6 +190,9 @@ def _known(key: str, where: str) -> str:
     name = key.strip().lstrip("-").replace("-", "_")
     if name in FIELDS:
         return name
+    whole, _, part = name.partition(".")
+    if part and whole in _FORMS:
+        raise PlanError(f"{where}: no such key {key!r}; write {_FORMS[whole].format(part, part)}")
     near = difflib.get_close_matches(name, FIELDS, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(FIELDS))}"
     raise PlanError(f"{where}: no such key {key!r}{hint}")
@@ -187,36 +209,39 @@ def _put(fields: dict[str, Any], path: str, value: Any) -> None:
     fields[leaf] = value
 
 
-def _profiles(given: Mapping[str, Any], origin: Mapping[str, str]) -> tuple[Profile, ...]:
-    own = _named("profile", given, origin) if "profile" in given else ()
+def _profiles(given: Mapping[str, Any]) -> tuple[Profile, ...]:
+    own: tuple[Profile, ...] = given.get("profile", ())
     if "profiles" not in given:
         return own or DEFAULT_PROFILES
     known = {profile.name for profile in DEFAULT_PROFILES}
     picked = list(own)
     own_names = {profile.name for profile in own}
-    for name in _named("profiles", given, origin):
+    names = given["profiles"]
+    for name in names:
         if name not in known | own_names:
             raise PlanError(
                 f"--profiles: no profile {name!r}; there are {', '.join(sorted(known | own_names))}, "
                 "and --profile NAME=ISL/OSL makes your own"
+            )
+        if names.count(name) > 1:
+            raise PlanError(
+                f"--profiles: {name} is named twice; name each once (--num-runs 2 drives all twice)"
             )
         if name not in own_names:
             picked += [profile for profile in DEFAULT_PROFILES if profile.name == name]
     return tuple(picked)
 
 
-def _named(name: str, given: Mapping[str, Any], origin: Mapping[str, str]) -> Any:
+def _read_value(name: str, value: Any, where: str) -> Any:
     """A value read by its own reader; a fault names the key."""
     try:
-        return FIELDS[name][1](given[name])
+        return FIELDS[name][1](value)
     except PlanError as fault:
-        raise PlanError(f"{_spell(name, origin[name])}: {fault}") from None
+        raise PlanError(f"{_spell(name, where)}: {fault}") from None
 
 
-def _replayed(fields: dict[str, Any], given: Mapping[str, Any]) -> None:
+def _replayed(fields: dict[str, Any]) -> None:
     """A trace is one rung: its profile has the trace's mean lengths, its rate the trace's mean rate."""
-    if "profile" in given or "profiles" in given:
-        raise PlanError("--trace brings its own lengths; leave --profile and --profiles out")
     arrivals = fields["arrivals"]
     rows = read_trace(arrivals["trace"], arrivals.get("trace_speed", 1.0))
     load = fields.setdefault("load", {})
@@ -229,17 +254,13 @@ def _replayed(fields: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def _settle(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
-    """Fill what follows from other keys, refuse what contradicts."""
+    """Fill what follows from other keys."""
     levels = fields.pop("concurrency", DEFAULT_LADDER)
     arrivals = fields.setdefault("arrivals", {})
     if arrivals.get("trace"):
         arrivals["pattern"] = "trace"
-        if arrivals.get("rates"):
-            raise PlanError("--trace brings its own arrival times; leave --request-rate out, or --trace")
     elif arrivals.get("rates"):
         arrivals.setdefault("pattern", "poisson")
-    elif "pattern" in arrivals:
-        raise PlanError(f"--arrival-pattern {arrivals['pattern']} needs --request-rate")
     opened = arrivals.get("pattern", "closed") != "closed"
     if opened and "concurrency" in given:
         if levels == "auto" or len(levels) != 1:
@@ -250,7 +271,7 @@ def _settle(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     fields["auto"] = levels == "auto" and not opened
     fields["concurrency"] = () if levels == "auto" or opened else tuple(levels)
     if arrivals.get("trace"):
-        _replayed(fields, given)
+        _replayed(fields)
     most = max(arrivals.get("rates", ()), default=0.0) * fields.get("load", {}).get("duration_s", 0.0)
     if most > values.MAX_REQUESTS:
         raise PlanError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,10 @@ def count_or_zero(value: Any) -> int:
 
 def count(value: Any) -> int:
     """A whole number, one or more."""
-    found = count_or_zero(value)
-    if found == 0:
-        raise PlanError("must be one or more")
-    return found
+    found = number(value)
+    if found != int(found) or found < 1:
+        raise PlanError(f"{value!r} must be a whole number, one or more")
+    return int(found)
 
 
 def at_most(limit: float, read: Reader) -> Reader:
@@ -127,8 +128,9 @@ def at_most(limit: float, read: Reader) -> Reader:
 
 
 def rates(value: Any) -> tuple[float, ...]:
-    """Requests per second, each rate once, lowest first."""
-    found = tuple(sorted(set(positive_numbers(value))))
+    """Requests per second, lowest first; none twice."""
+    found = tuple(sorted(positive_numbers(value)))
+    _once(found)
     if not MIN_RATE <= found[0] <= found[-1] <= MAX_RATE:
         raise PlanError(f"{value!r}: a rate is between {MIN_RATE:g} and {MAX_RATE:,.0f} requests/s")
     return found
@@ -151,20 +153,28 @@ def positive_numbers(value: Any) -> tuple[float, ...]:
 
 
 def concurrency(value: Any) -> Any:
-    """``auto`` or whole numbers, sorted, each once."""
+    """``auto`` or whole numbers, sorted; none twice."""
     if value == "auto" or value == ["auto"] or value == ("auto",):
         return "auto"
     items = value if isinstance(value, list | tuple) else [value]
     parts = [part for item in items for part in (words(item) if isinstance(item, str) else [item])]
     try:
-        levels = sorted({count(part) for part in parts})
+        levels = sorted(count(part) for part in parts)
     except PlanError as fault:
         raise PlanError(f"{fault}; write whole numbers, as 8,16,32, or auto alone") from None
     if not levels:
         raise PlanError("name at least one concurrency, or auto")
     if levels[-1] > MAX_CONCURRENCY:
         raise PlanError(f"{levels[-1]} is beyond {MAX_CONCURRENCY}, the most one run drives")
+    _once(levels)
     return tuple(levels)
+
+
+def _once(levels: Sequence[float]) -> None:
+    """Raise PlanError where a rung is named twice (``levels`` ascending)."""
+    twice = next((low for low, high in itertools.pairwise(levels) if low == high), None)
+    if twice is not None:
+        raise PlanError(f"{twice:g} is named twice; name each once (--num-runs 2 drives a ladder twice)")
 
 
 def seconds(value: Any) -> float:
@@ -286,19 +296,23 @@ def fleet(value: Any) -> str:
 
 
 def profiles(value: Any) -> tuple[Profile, ...]:
-    """``NAME=ISL/OSL`` texts (``ISL:OSL`` is read too), or a table of them."""
+    """``NAME=ISL/OSL`` texts (``ISL:OSL`` is read too), or a table of them; each name once."""
     if isinstance(value, Mapping):
-        pairs = [(str(name), str(shape)) for name, shape in value.items()]
+        items = [f"{name}={shape}" for name, shape in value.items()]
     else:
-        items = value if isinstance(value, list | tuple) else [value]
-        pairs = [(name, shape) for name, _, shape in (str(item).partition("=") for item in items)]
-    found = []
-    for name, shape in pairs:
-        match = re.fullmatch(r"\s*(\d+)\s*[/:]\s*(\d+)\s*", shape)
-        if not match or not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,63}", name.strip()):
-            raise PlanError(f"{name}={shape} is no profile; write NAME=ISL/OSL, as in chatty=900/250")
+        items = [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    found: dict[str, Profile] = {}
+    for item in items:
+        name, _, shape = (part.strip() for part in item.partition("="))
+        match = re.fullmatch(r"(\d+)\s*[/:]\s*(\d+)", shape)
+        if not match or not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,63}", name):
+            raise PlanError(f"{item} is no profile; write NAME=ISL/OSL, as in chatty=900/250")
         isl, osl = int(match[1]), int(match[2])
         if not (1 <= isl <= MAX_TOKENS and 1 <= osl <= MAX_TOKENS):
-            raise PlanError(f"{name}={shape}: lengths are between 1 and {MAX_TOKENS} tokens")
-        found.append(Profile(name.strip(), isl, osl))
-    return tuple(dict.fromkeys(found))
+            raise PlanError(f"{item}: lengths are between 1 and {MAX_TOKENS} tokens")
+        if name in found:
+            raise PlanError(
+                f"{name} is named twice, {found[name].shape} and {isl}/{osl}; give each its own name"
+            )
+        found[name] = Profile(name, isl, osl)
+    return tuple(found.values())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from pinchpoint.plan.ladder import ASSUMED_PREFILL_TOK_S, ASSUMED_TPOT_S
+from pinchpoint.plan.estimate import ASSUMED_PREFILL_TOK_S, ASSUMED_TPOT_S
 from pinchpoint.plan.model import Plan
 from pinchpoint.report.clean import clean, clean_url
 from pinchpoint.report.words import Words
@@ -18,8 +19,18 @@ from pinchpoint.units import SECOND, show_duration
 __all__ = ["print_plan"]
 
 
-def print_plan(plan: Plan, rows: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
-    """One row per rung that is certain, the sum, and what the times assume."""
+def print_plan(
+    plan: Plan,
+    rows: Sequence[Mapping[str, Any]],
+    console: Console | None = None,
+    *,
+    folder: Path | None = None,
+    closed: int = 0,
+) -> None:
+    """One row per rung that is certain, the sum, and what the times assume.
+
+    ``folder``: a run that is to be gone on with, of which ``closed`` rungs are through.
+    """
     console = console or Console()
     words = Words(plan.lang)
     urls = ", ".join(clean_url(url) for url in plan.endpoint.urls) or words("dry.no_url")
@@ -27,23 +38,35 @@ def print_plan(plan: Plan, rows: Sequence[Mapping[str, Any]], console: Console |
         words("dry.target", urls=urls, model=clean(plan.endpoint.model or words("dry.any_model"))),
         markup=False,
     )
+    if folder is not None:
+        console.print(words("dry.resume", folder=clean(str(folder)), n=closed), markup=False)
+    if not rows:
+        console.print(words("dry.nothing_left"), markup=False)
+        return
     console.print(_table(rows, console.width, words))
     total = sum(row["estimate_s"] for row in rows)
     console.print(words("dry.total", n=len(rows), time=show_duration(total * SECOND)), markup=False)
-    console.print(
-        words("dry.assumes", prefill=f"{ASSUMED_PREFILL_TOK_S:,.0f}", tpot=f"{ASSUMED_TPOT_S * 1000:.0f}"),
-        markup=False,
-    )
-    if plan.auto:
-        console.print(words("dry.auto", most=plan.limits.auto_max_concurrency), markup=False)
+    for said in _notes(plan, rows, closed, words):
+        console.print(said, markup=False)
+
+
+def _notes(plan: Plan, rows: Sequence[Mapping[str, Any]], closed: int, words: Words) -> Iterator[str]:
+    if closed:
+        yield words("dry.measured")
     else:
-        console.print(words("dry.fall"), markup=False)
+        yield words(
+            "dry.assumes", prefill=f"{ASSUMED_PREFILL_TOK_S:,.0f}", tpot=f"{ASSUMED_TPOT_S * 1000:.0f}"
+        )
+    if plan.auto:
+        yield words("dry.auto", most=plan.limits.auto_max_concurrency)
+    elif plan.arrivals.pattern == "closed":
+        yield words("dry.fall")
     if plan.limits.budget_s is not None:
-        console.print(words("dry.budget", time=show_duration(plan.limits.budget_s * SECOND)), markup=False)
+        yield words("dry.budget", time=show_duration(plan.limits.budget_s * SECOND))
         late = sum(row.get("fits") is False for row in rows)
         if late:
-            of = words("doubt.of", n=len(rows))
-            console.print(words("dry.late", n=late, of=of), markup=False)
+            yield words("dry.late", n=late, of=words("doubt.of", n=len(rows)))
+            yield words("dry.begun")
 
 
 _DISPENSABLE = ("warmup", "tokens_out", "tokens_in")  # leave one after another where the screen is narrow

@@ -119,6 +119,7 @@ _TERMINAL = {
     "failure.line": "{kind} ({count}): {what}",
     "failure.status": "HTTP {status}",
     "failure.silent": "no message",
+    "failure.warmup": "{n} of them in warm-up",
     "undecided.would": "Would decide it: {what}",
     "report.at": "Report: {path}",
     "record.at": "Record: {path}",
@@ -162,8 +163,7 @@ _LIVE = {
     "live.left": "about {time} left",
     "live.elapsed": "rung for",
     "live.in_flight": "in flight",
-    "live.tok_s": "out tok/s",
-    "live.ttft": "TTFT, recent",
+    "live.ttft": "TTFT",
     "live.gap": "longest gap",
     "live.errors": "errors",
     "live.no_errors": "none",
@@ -177,7 +177,7 @@ _LIVE = {
     "live.why.onset": "to bracket where interference begins",
     "live.why.repeat": "pass {pass_} over the ladder",
     "live.tick": (
-        "{rung} {stage}, {time}: in flight {in_flight}/{target}, {tok_s} out tok/s, TTFT {ttft}, "
+        "{rung} {stage}, {time}: in flight {in_flight}/{target}, {tok_s} {what}, TTFT {ttft}, "
         "longest gap {gap}, errors {errors}"
     ),
     "live.closed": "{rung}: {n} ok, {rate} {what}, TTFT {ttft}, TPOT {tpot}, longest gap {gap}, errors {errors}",
@@ -499,6 +499,9 @@ _DRY_RUN = {
     "dry.target": "To {urls}, model {model}. Nothing was sent.",
     "dry.no_url": "no --url given",
     "dry.any_model": "the only one listed",
+    "dry.resume": "{n} rungs of {folder} are closed; what is left:",
+    "dry.resume.one": "1 rung of {folder} is closed; what is left:",
+    "dry.nothing_left": "Nothing is left to be driven.",
     "dry.rung": "rung",
     "dry.requests": "requests",
     "dry.warmup": "warm-up",
@@ -514,10 +517,13 @@ _DRY_RUN = {
     "dry.total.one": "1 rung, about {time}.",
     "dry.assumes": "Assumes {prefill} prompt tokens/s in all and {tpot} ms per output token and stream; "
     "a run knows better after its first rung.",
+    "dry.measured": "The times follow from the rungs that are closed.",
     "dry.auto": "The climb goes on, doubling, until two rungs in a row add nothing or {most} is reached; "
     "then the knee and the onset of interference are bracketed closer.",
     "dry.fall": "If throughput falls at some rung, that rung and the one before it are measured again.",
     "dry.budget": "With the budget of {time}, rungs are driven in this order and those that no longer fit are left out.",
+    "dry.begun": "While time is left, the first rung of each profile is begun all the same, and cut off a tenth beyond "
+    "the budget.",
 }
 
 _CHECK = {

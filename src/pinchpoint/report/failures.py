@@ -19,15 +19,18 @@ class Failure(msgspec.Struct, frozen=True):
 
     rung: int
     kind: str
-    n: int  # of this kind
+    n: int  # of this kind, warm-up included
     http_status: int | None
     message: str  # the commonest
+    warmup: int = 0  # of them sent in warm-up: no part of the rung's own count
 
 
 _FAILED = """
     SELECT rung, error_kind AS kind, http_status AS status, coalesce(error_message, '') AS message, count(*) AS n,
-           min(coalesce(sent_ns, due_ns)) AS first_ns
-    FROM requests WHERE NOT ok AND error_kind IS NOT NULL
+           min(coalesce(sent_ns, due_ns)) AS first_ns,
+           count(*) FILTER (coalesce(sent_ns, due_ns) < warm.end_ns) AS warmup
+    FROM requests LEFT JOIN (SELECT rung, end_ns FROM marks WHERE stage = 'warmup') AS warm USING (rung)
+    WHERE NOT ok AND error_kind IS NOT NULL
     GROUP BY rung, error_kind, http_status, error_message ORDER BY rung, kind, n DESC, first_ns
 """
 
@@ -46,7 +49,8 @@ def read_failures(folder: RunFolder) -> list[Failure]:
         code = int(status[at]) or None
         n = int(rows["n"][at])
         first = found.get(key) or Failure(*key, 0, code, str(rows["message"][at]))
-        found[key] = msgspec.structs.replace(first, n=first.n + n)
+        warmup = first.warmup + int(rows["warmup"][at])
+        found[key] = msgspec.structs.replace(first, n=first.n + n, warmup=warmup)
     return list(found.values())
 
 
@@ -67,4 +71,6 @@ def _line(kind: str, alike: Sequence[Failure], words: Words) -> str:
     said = max(alike, key=lambda failure: failure.n)
     status = words("failure.status", status=said.http_status) if said.http_status else ""
     what = ", ".join(filter(None, (status, clean(said.message, 240))))
-    return words("failure.line", kind=clean(kind, 40), count=f"{n:,}", what=what or words("failure.silent"))
+    warm = sum(failure.warmup for failure in alike)
+    count = f"{n:,}" + (f", {words('failure.warmup', n=warm)}" if warm else "")
+    return words("failure.line", kind=clean(kind, 40), count=count, what=what or words("failure.silent"))

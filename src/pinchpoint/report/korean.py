@@ -118,6 +118,7 @@ _TERMINAL = {
     "failure.line": "{kind}({count}건): {what}",
     "failure.status": "HTTP {status}",
     "failure.silent": "메시지 없음",
+    "failure.warmup": "그중 {n}건은 워밍업",
     "undecided.would": "판단에 필요한 것: {what}",
     "report.at": "리포트: {path}",
     "record.at": "기록: {path}",
@@ -161,7 +162,6 @@ _LIVE = {
     "live.left": "약 {time} 남음",
     "live.elapsed": "단계 경과",
     "live.in_flight": "처리 중",
-    "live.tok_s": "출력 tok/s",
     "live.ttft": "최근 TTFT",
     "live.gap": "최장 간격",
     "live.errors": "오류",
@@ -176,7 +176,7 @@ _LIVE = {
     "live.why.onset": "간섭이 시작되는 지점을 좁히는 측정",
     "live.why.repeat": "래더 {pass_}회차",
     "live.tick": (
-        "{rung} {stage}, {time}: 처리 중 {in_flight}/{target}, 출력 {tok_s} tok/s, TTFT {ttft}, "
+        "{rung} {stage}, {time}: 처리 중 {in_flight}/{target}, {what} {tok_s}, TTFT {ttft}, "
         "최장 간격 {gap}, 오류 {errors}"
     ),
     "live.closed": "{rung}: 성공 {n}건, {what} {rate}, TTFT {ttft}, TPOT {tpot}, 최장 간격 {gap}, 오류 {errors}",
@@ -487,6 +487,9 @@ _DRY_RUN = {
     "dry.target": "대상 {urls}, 모델 {model}. 아무것도 보내지 않았습니다.",
     "dry.no_url": "--url 없음",
     "dry.any_model": "목록에 있는 유일한 모델",
+    "dry.resume": "{folder}의 단계 {n}개가 닫혔습니다. 남은 것:",
+    "dry.resume.one": "{folder}의 단계 1개가 닫혔습니다. 남은 것:",
+    "dry.nothing_left": "더 측정할 것이 없습니다.",
     "dry.rung": "단계",
     "dry.requests": "요청",
     "dry.warmup": "워밍업",
@@ -502,10 +505,12 @@ _DRY_RUN = {
     "dry.total.one": "1개 단계, 약 {time}.",
     "dry.assumes": "전체 초당 프롬프트 토큰 {prefill}개, 스트림마다 출력 토큰당 {tpot} ms로 가정합니다. "
     "실제 실행은 첫 단계 이후 더 정확히 압니다.",
+    "dry.measured": "시간은 닫힌 단계에서 얻었습니다.",
     "dry.auto": "두 단계 연속으로 늘지 않거나 {most}에 이를 때까지 두 배씩 올라간 다음, "
     "변곡점과 간섭이 시작되는 지점을 더 좁혀 잽니다.",
     "dry.fall": "어느 단계에서 처리량이 떨어지면 그 단계와 바로 앞 단계를 다시 측정합니다.",
     "dry.budget": "예산 {time} 안에서 단계를 이 순서로 측정하고, 더 들어가지 않는 단계는 뺍니다.",
+    "dry.begun": "시간이 남아 있는 한 프로파일마다 첫 단계는 그래도 시작하며, 예산을 10분의 1 넘기면 끊습니다.",
 }
 
 _CHECK = {

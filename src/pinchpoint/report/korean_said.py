@@ -126,6 +126,7 @@ _VERDICT = {
     "a trace": "트레이스",
     "nothing is shown to bind: each ladder has one rung, which says nothing of a ceiling": "병목으로 드러난 것이 없습니다: 래더마다 단계가 하나뿐이라 상한을 말할 수 없습니다",
     "{kind} load was not driven": "{kind} 부하는 걸지 않았습니다",
+    "{label} was left out: longer than the {n} tokens the model holds": "{label}은(는) 모델이 담는 {n} 토큰보다 길어 뺐습니다",
     "{label} was not driven beyond concurrency {n}": "{label}은(는) 동시성 {n} 너머를 측정하지 않았습니다",
     "{rungs} had no steady window: their rates hold ramp and drain": "{rungs}에 정상 구간이 없습니다: 그 속도에는 시작과 마무리가 섞여 있습니다",
     "the load generator was the limit in {rungs}: no verdict on the engine rests on them": "{rungs}에서 부하 생성기가 한계였습니다: 엔진에 대한 판정은 이 단계들에 근거하지 않습니다",

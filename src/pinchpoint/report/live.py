@@ -56,6 +56,8 @@ class TickLike(Protocol):
     @property
     def tok_s(self) -> float | None: ...
     @property
+    def in_tok_s(self) -> float | None: ...
+    @property
     def ttft_ms(self) -> float | None: ...
     @property
     def longest_gap_ms(self) -> float | None: ...
@@ -74,7 +76,8 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, int] = {}
     in_flight: int = 0
     target: int | None = None  # None: open loop without a cap
-    tok_s: float | None = None
+    tok_s: float | None = None  # output
+    in_tok_s: float | None = None  # prompts
     ttft_ms: float | None = None  # median of the recent ones
     longest_gap_ms: float | None = None  # so far
     lag_ms: float | None = None  # of the client's event loop, worst so far
@@ -164,7 +167,8 @@ class Live:
             stage=self._words.either(f"live.stage.{tick.stage}", clean(tick.stage)),
             in_flight=tick.in_flight,
             target=figures.MISSING if tick.target is None else tick.target,
-            tok_s=figures.rate(tick.tok_s),
+            tok_s=figures.rate(_recent(rung, tick)),
+            what=self._words(f"live.rate.{RATE[rung.profile.kind]}"),
             ttft=_time(tick.ttft_ms),
             gap=_time(tick.longest_gap_ms),
             errors=_errors(tick.errors, tick.failed, self._words),
@@ -231,7 +235,7 @@ class Live:
         head.add_row(title, Text(self._times(tick), style="dim"))
         if tick is None:
             return Group(Text(), head)
-        return Group(Text(), head, self._bar(rung, tick), self._numbers(tick), self._health(tick))
+        return Group(Text(), head, self._bar(rung, tick), self._numbers(rung, tick), self._health(tick))
 
     def _times(self, tick: TickLike | None) -> str:
         parts = (
@@ -261,12 +265,16 @@ class Live:
             grid.add_row(ProgressBar(total=1.0, completed=min(share, 1.0)), Text(said, style="dim"))
         return grid
 
-    def _numbers(self, tick: TickLike) -> RenderableType:
+    def _numbers(self, rung: Rung, tick: TickLike) -> RenderableType:
         target = "" if tick.target is None else f"/{tick.target}"
         return _pairs(
             [
                 (self._words("live.in_flight"), f"{tick.in_flight}{target}", ""),
-                (self._words("live.tok_s"), figures.rate(tick.tok_s), "bold"),
+                (
+                    self._words(f"live.rate.{RATE[rung.profile.kind]}"),
+                    figures.rate(_recent(rung, tick)),
+                    "bold",
+                ),
                 (self._words("live.ttft"), _time(tick.ttft_ms), ""),
                 (self._words("live.gap"), _time(tick.longest_gap_ms), ""),
             ]
@@ -309,6 +317,16 @@ def _rate_key(reading: RungReading) -> str:
     return RATE[Profile(reading.profile, reading.isl, reading.osl).kind]
 
 
+def _recent(rung: Rung, tick: TickLike) -> float | None:
+    """The throughput that matters to the phase: the one its closed rung will show."""
+    match rung.profile.kind:
+        case "prefill":
+            return tick.in_tok_s
+        case "decode":
+            return tick.tok_s
+    return None if tick.tok_s is None or tick.in_tok_s is None else tick.in_tok_s + tick.tok_s
+
+
 def _level(reading: RungReading) -> str:
     return f"{reading.rate:g}/s" if reading.rate is not None else f"c{reading.concurrency}"
 
@@ -326,5 +344,5 @@ def _duration(value_ms: float) -> str:
 def _errors(errors: dict[str, int], failed: int, words: Words) -> str:
     if not failed and not errors:
         return words("live.no_errors")
-    kinds = ", ".join(f"{clean(kind, 40)} {n}" for kind, n in sorted(errors.items()))
+    kinds = ", ".join(f"{n:,} × {clean(kind, 40)}" for kind, n in sorted(errors.items()))
     return kinds or str(failed)
