@@ -96,3 +96,17 @@ def test_a_report_follows_links_and_leaves_devices_and_pipes_what_they_are(run, 
     assert pipe.is_fifo()
     write_named(tmp_path / "new", b"x")
     assert (tmp_path / "new").read_bytes() == b"x"
+
+
+def test_a_source_that_was_lost_is_among_what_the_run_could_not_see(run):
+    facts = json.loads((run / "facts.json").read_text())
+    lost = {
+        "source": "nic",
+        "scheme": "nic",
+        "status": {"state": "down", "message": "the sampler ended (exit code -9)"},
+    }
+    facts["watch"] = {"sources": [lost, {"source": "e", "scheme": "engine", "status": {"state": "up"}}]}
+    (run / "facts.json").write_text(json.dumps(facts))
+    limits = analyse_run(run).verdict.limits
+    assert limits[0] == "nic was not watched to the end: the sampler ended (exit code -9)"
+    assert not any(limit.startswith("e was") for limit in limits)

@@ -14,6 +14,7 @@ from watch_kit import Pages, tree
 
 from pinchpoint.errors import PlanError
 from pinchpoint.plan.model import Plan
+from pinchpoint.watch import open as open_module
 from pinchpoint.watch import orders
 from pinchpoint.watch.node.blocks import Key, Ports, Values
 from pinchpoint.watch.open import open_watch
@@ -225,3 +226,23 @@ def test_probing_says_what_works_and_what_does_not(tmp_path, pages, snmp_agent):
     assert snmp.refresh_ms is not None
     assert snmp.blind_ms == pytest.approx(2000)  # a run would read once a second
     assert snmp.reads > 20
+
+
+@pytest.mark.parametrize(
+    ("with_signal", "words"),
+    [(signal.SIGKILL, "the sampler ended"), (signal.SIGSTOP, "its sampler has said nothing")],
+)
+def test_a_sampler_that_dies_or_stands_still_is_said(tmp_path, monkeypatch, with_signal, words):
+    """What it watched was lost from there on: the record says so, and the verdict's limits after it."""
+    monkeypatch.setattr(open_module, "_SILENT_NS", 2 * 10**9)
+    monkeypatch.setattr(open_module, "_END_S", 1.0)
+    plan = Plan(watch=(f"nic://?root={nic_tree(tmp_path)}&hz=50",))
+    with open_watch(plan, made(tmp_path / "run")) as watch:
+        until(lambda: state(watch, "nic").reads > 10)
+        watch._processes[0].process.send_signal(with_signal)
+        time.sleep(3)
+        (source,) = watch.facts()["sources"]
+    assert source["status"]["state"] == "down"
+    assert words in source["status"]["message"]
+    (kept,) = watch.facts()["sources"]
+    assert kept["status"]["state"] == "down"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,17 +43,23 @@ def read_run(folder: RunFolder) -> Findings:
     readings = with_cached(readings, engine)
     fabric = read_network(folder, readings, engine)
     found = together(readings, fabric, engine, read_gpus(folder, readings, fabric))
-    return _with_left_out(found, folder.facts.get("left_out"))
+    return _with_limits(found, folder.facts)
 
 
-def _with_left_out(found: Findings, left_out: Any) -> Findings:
-    """``found`` with the profiles that the model cannot hold among what the run could not see."""
-    rows = [row for row in left_out if isinstance(row, dict)] if isinstance(left_out, list) else []
+def _with_limits(found: Findings, facts: Mapping[str, Any]) -> Findings:
+    """``found`` with what its own record says it could not see: profiles left out, sources that were lost."""
+    rows = [row for row in facts.get("left_out") or () if isinstance(row, dict)]
     said = [
         f"{row.get('profile')} {row.get('isl')}/{row.get('osl')} was left out: longer than the {row.get('max_model_len')} "
         "tokens the model holds"
         for row in rows
     ]
+    for source in (facts.get("watch") or {}).get("sources", []):
+        status = source.get("status") or {}
+        if status.get("state") == "down":
+            said.append(
+                f"{source['source']} was not watched to the end: {status.get('message') or 'no answer'}"
+            )
     if not said or found.verdict is None:
         return found
     limits = [*said, *found.verdict.limits]

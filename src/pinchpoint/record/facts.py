@@ -12,8 +12,8 @@ __all__ = ["believable"]
 
 _MAPPINGS = ("host", "versions", "dialect", "endpoint", "client_ceiling", "watch", "watched", "exchange_latency",
              "exchange_expected")  # fmt: skip
-_LISTS_OF_MAPPINGS = ("clocks", "worker_clocks")
-_LISTS_OF_TEXTS = ("proxies_ignored", "left_out")
+_LISTS_OF_MAPPINGS = ("clocks", "worker_clocks", "left_out")
+_LISTS_OF_TEXTS = ("proxies_ignored",)
 _NUMBERS = ("speed_bps", "hz", "refresh_ms", "width")
 
 

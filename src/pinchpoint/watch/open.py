@@ -17,7 +17,7 @@ import msgspec
 
 from pinchpoint import child
 from pinchpoint.plan.model import Plan
-from pinchpoint.units import MILLISECOND
+from pinchpoint.units import MILLISECOND, SECOND, now_ns, show_duration
 from pinchpoint.watch import orders
 from pinchpoint.watch.orders import Closed, Found, Marked, Status
 from pinchpoint.watch.reading import FAST_HZ
@@ -31,6 +31,7 @@ _MARK_WAIT_S = 2.0
 _END_S = 10.0
 _FIRST_LOOK_S = 5.0
 _LONGEST_HOLD_S = 30.0
+_SILENT_NS = 10 * SECOND  # a sampler tells how it does every second
 _ANSWERS: msgspec.json.Decoder[orders.Answer] = msgspec.json.Decoder(orders.Answer)
 
 
@@ -132,6 +133,8 @@ class Watch:
         self._status = {spec.label: Status(spec.label, "opening") for spec in specs}
         self._marked: dict[str, list[Marked]] = {}
         self._cpu: list[float] = []
+        self._heard_ns: dict[str, int] = {}
+        self._closed: set[str] = set()  # ended as they should
         self._ending = False
         fast = [spec for spec in specs if spec.hz > FAST_HZ]
         slow = [spec for spec in specs if spec.hz <= FAST_HZ]
@@ -176,6 +179,7 @@ class Watch:
         with self._lock:
             sources = []
             for label, status in self._status.items():
+                status = self._unless_silent(status)
                 fields: dict[str, Any] = {"source": label}
                 if label in self._found:
                     fields = msgspec.to_builtins(self._found[label])
@@ -183,6 +187,14 @@ class Watch:
                 told = msgspec.to_builtins(status)
                 sources.append({**_untagged(fields), "status": _untagged(told)})
             return {"sources": sources, "cpu_share": sum(self._cpu) if self._cpu else None}
+
+    def _unless_silent(self, status: Status) -> Status:
+        """A sampler that stands still says nothing, not even that."""
+        silent_ns = now_ns() - self._heard_ns.get(status.source, now_ns())
+        if status.state != "up" or status.source in self._closed or silent_ns < _SILENT_NS:
+            return status
+        said = f"its sampler has said nothing for {show_duration(silent_ns)}"
+        return msgspec.structs.replace(status, state="down", message=said)
 
     def wait(self, at_most_s: float) -> None:
         """Until every source was opened or has failed once."""
@@ -201,6 +213,8 @@ class Watch:
 
     def _hear(self, process: _Process, answer: orders.Answer | None) -> None:
         with self._lock:
+            if answer is not None:
+                self._heard_ns.update(dict.fromkeys(process.labels, now_ns()))
             match answer:
                 case Found():
                     self._found[answer.source] = answer
@@ -213,6 +227,7 @@ class Watch:
                     self._marked.setdefault(answer.label, []).append(answer)
                 case Closed():
                     self._cpu.append(answer.cpu_share)
+                    self._closed.update(process.labels)
                 case None if not self._ending:
                     for label in process.labels:
                         self._status[label] = msgspec.structs.replace(
