@@ -22,6 +22,7 @@ def reading(start_s=20, end_s=50, step_ms=None, tokens_s=1000.0, **more):
     return RungReading(
         rung=0, profile="mixed", isl=4096, osl=512, concurrency=32, requests=1, ok=1, failed=0, valid=True,
         window_s=end_s - start_s, start_ns=start_s * S, end_ns=end_s * S, total_tok_s=tokens_s,
+        input_tok_s=tokens_s * 8 / 9, output_tok_s=tokens_s / 9,
         interference=interference, **more,
     )  # fmt: skip
 
