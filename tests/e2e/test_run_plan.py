@@ -15,10 +15,14 @@ from pathlib import Path
 import pytest
 from product import Product, findings
 
+from pinchpoint.commands.run import run
 from pinchpoint.commands.serve import TwinProcess
 from pinchpoint.engines.scripted import Reply, Script
+from pinchpoint.errors import PinchpointError
+from pinchpoint.plan.model import Endpoint, Load, Plan, Profile
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.twin.model import REFERENCE, read_twin
+from pinchpoint.units import SECOND
 
 FAST = Reply(ttft_ms=5, gap_ms=2)
 # Rungs of about 0.2 s and of 10 s: the second is under way when it is stopped.
@@ -247,3 +251,60 @@ def test_the_engine_by_hand_names_the_port_that_is_taken_and_the_key_it_does_not
     code, said = by_hand("slot=8")
     assert code == 1
     assert "no setting 'slot=8'; did you mean slots=…?" in said
+
+
+# -- time left, and stopping where nothing was measured yet ----------------------------------------------------------
+
+
+class Heard:
+    """Keeps what a run tells; may stop the run at a note, or let the endpoint stand still in mid-rung."""
+
+    def __init__(self, stop_at: str = "", freeze: tuple[int, int] = (0, 0)) -> None:
+        self.told: list[tuple[str, int, int | None]] = []  # why, concurrency, left
+        self._stop_at = stop_at
+        self._freeze_at, self._pid = freeze  # concurrency, process
+
+    def note(self, text: str) -> None:
+        if self._stop_at and text.startswith(self._stop_at):
+            raise KeyboardInterrupt
+
+    def rung_started(self, rung, of, left_ns) -> None:
+        self.told.append((rung.why, rung.concurrency, left_ns))
+
+    def progress(self, progress) -> None:
+        if self.told[-1][:2] == ("ladder", self._freeze_at) and progress.stage == "steady":
+            self._freeze_at = 0
+            os.kill(self._pid, signal.SIGSTOP)
+            time.sleep(3)
+            os.kill(self._pid, signal.SIGCONT)
+
+    def rung_closed(self, reading) -> None: ...
+
+
+def test_the_time_left_holds_a_rung_that_is_measured_again(scripted, tmp_path):
+    """The endpoint stands still for 3 s of the rung at 4: a fall, so both are measured again, when nothing else is left."""
+    endpoint = scripted(Script(replies=(Reply(ttft_ms=5, gap_ms=4),)), own_process=True)
+    plan = Plan(
+        endpoint=Endpoint(urls=(endpoint.url,)), profiles=(Profile("p", 16, 60),), concurrency=(3, 4),
+        load=Load(requests_per_slot=8), workers=1, watch=("none",), self_check=False, output_dir=str(tmp_path / "out"),
+    )  # fmt: skip
+    heard = Heard(freeze=(4, endpoint.pid))
+    run(plan, heard)
+    assert heard.told[0] == ("ladder", 3, None)
+    again = [(level, left) for why, level, left in heard.told if why == "confirm"]
+    assert [level for level, _ in again][:1] == [4], heard.told
+    assert all(left is not None and left > SECOND for _, left in again), (
+        again
+    )  # 9 rounds of a quarter of a second
+
+
+def test_ctrl_c_before_the_first_rung_is_through_promises_nothing(scripted, tmp_path):
+    plan = Plan(
+        endpoint=Endpoint(urls=(scripted(Script(replies=(FAST,))).url,)), profiles=(Profile("p", 16, 4),),
+        concurrency=(2,), workers=1, watch=("none",), self_check=True, output_dir=str(tmp_path / "out"),
+    )  # fmt: skip
+    with pytest.raises(PinchpointError) as stopped:
+        run(plan, Heard(stop_at="this load generator manages"))
+    assert "stopped before the first rung was through" in str(stopped.value)
+    assert f"pinchpoint run --resume {tmp_path / 'out'} begins again" in str(stopped.value)
+    assert "analyse" not in str(stopped.value)
