@@ -14,8 +14,7 @@ from pinchpoint.analyse.reading import together
 from pinchpoint.report.words import Words
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-PLAYED = [("nothing binds", 0), ("prefill, phases alone", 1), ("decode step", 2), ("interference", 0),
-          ("few places", 1), ("small KV cache, unseen", 0)]  # fmt: skip
+PLAYED = [("nothing binds", 0), ("decode step", 2), ("interference", 0), ("few places", 1)]
 
 
 @pytest.fixture(scope="module")
