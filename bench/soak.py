@@ -3,7 +3,8 @@
 ``python bench/soak.py [--seconds N] [--streams N] [--osl N]``. Drives the command line against the null engine, which sends
 as fast as it can, one rung of eight seconds after the other, and reads resident memory and open files of the run and of its
 workers four times a second. Printed: the slope of each over the run without its first third, where caches fill, per million
-events; exit code 1 where one grows by more than 1 MiB per million events.
+events; exit code 1 where one grows by more than 1 MiB per million events. ``--read FOLDER`` reads the first rung of a run
+200 times instead, as a run reads each of its rungs, and prints the memory of that.
 """
 
 from __future__ import annotations
@@ -69,12 +70,32 @@ def slope(points: list[tuple[float, float]]) -> float:
     return float(np.polyfit(kept[:, 0], kept[:, 1], 1)[0])
 
 
+def read_again(folder: Path) -> None:
+    """What reading rung after rung leaves behind."""
+    from pinchpoint.analyse.reading import read_latest
+    from pinchpoint.record.folder import RunFolder
+
+    with RunFolder.open(folder) as record:
+        for count in range(201):
+            read_latest(record, min(record.closed()))
+            record.close()
+            if count % 25 == 0:
+                print(
+                    f"after {count:3d} readings {psutil.Process().memory_info().rss / 2**20:6.1f} MiB",
+                    flush=True,
+                )
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--osl", type=int, default=500)
+    parser.add_argument("--read", type=Path, metavar="FOLDER")
     chosen = parser.parse_args(arguments)
+    if chosen.read:
+        read_again(chosen.read)
+        return 0
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a background job ignores it, and so its children
