@@ -20,6 +20,7 @@ __all__ = ["Share"]
 _HOPELESS = 20  # failures in a row, with nothing older still under way: the endpoint is gone
 _LATE_NS = 20 * MILLISECOND
 _MOST_MESSAGE = 500
+_MOST_REASON = 64
 _RECENT_NS = 5 * SECOND
 
 
@@ -211,6 +212,8 @@ class Share:
         }
         for name in _FROM_ANSWER:
             row[name] = getattr(answer, name) if answer is not None else None
+        if answer is not None and answer.finish_reason:
+            row["finish_reason"] = self._scrub(answer.finish_reason)[:_MOST_REASON]
         row["saw_done"] = answer is not None and answer.saw_done
         return row
 
