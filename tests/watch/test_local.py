@@ -196,3 +196,24 @@ def test_this_hosts_loopback_counts():
 def test_an_interface_without_driver_statistics_is_refused_by_the_kernel():
     with pytest.raises(OSError):  # noqa: PT011 - the number differs between kernels
         EthtoolStats("no-such-if")
+
+
+def test_what_has_no_device_behind_it_is_no_port(tmp_path):
+    files = net("eth0", 1, 1, speed=4294967295) | net("eth1", 1, 1, master="->../team0")
+    for name in ("veth12", "tun0", "dummy0", "wg0", "team0"):
+        files |= net(name, 1, 1, device=False, speed=10000, uevent=f"INTERFACE={name}")
+    files |= net("wg1", 1, 1, device=False, uevent="DEVTYPE=wireguard") | net(
+        "ipvl0", 1, 1, device=False, uevent="DEVTYPE=ipvlan"
+    )
+    root = tree(tmp_path, files)
+    _, entities, _ = read(nic_source(read_spec(f"nic://?root={root}&port=*")))
+    assert {name: entity.kind for name, entity in entities.items()} == {
+        "eth0": "port", "eth1": "port", "veth12": "virtual", "tun0": "virtual", "dummy0": "virtual", "wg0": "virtual",
+        "wg1": "virtual", "ipvl0": "sub", "team0": "lag",
+    }  # fmt: skip
+    assert entities["eth1"].member_of == "team0"
+    assert entities["eth0"].speed_bps is None  # −1 as an unsigned number
+    # In a container its end of a veth pair is all there is.
+    opened, entities, _ = read(nic_source(read_spec(f"nic://?root={root}&port=veth*")))
+    assert entities["veth12"].kind == "port"
+    assert "no device behind veth12" in opened.notes[0]

@@ -18,7 +18,8 @@ from pinchpoint.errors import PlanError, SourceError
 from pinchpoint.units import now_ns
 from pinchpoint.watch.dcgm import DcgmSource
 from pinchpoint.watch.node.blocks import Ports
-from pinchpoint.watch.promql import PrometheusSource
+from pinchpoint.watch.port_names import port_kind
+from pinchpoint.watch.promql import PRESETS, PrometheusSource
 from pinchpoint.watch.spec import read_spec
 
 SKEW_S = 100.0  # this Prometheus' clock is ahead
@@ -210,3 +211,78 @@ def test_a_dcgm_exporter_tells_memory_from_arithmetic(pages):
     assert {key.metric for key in block.keys if key.counter} == {"energy"}  # the rates are gauges
     assert opened.entities[0].name == "n1 0"
     assert opened.cannot_see == ["not exported: sm_active; name the fields in the exporter's counters file"]
+
+
+def preset(pages, name, rates):
+    """Opened with ports of one box at these labels: octets per second."""
+    at = round(time.time() + SKEW_S) - 60
+    mapping = PRESETS[name]
+    answers = {f"{mapping[way]}[120s]": [series([0, 15 * bytes_s], at, instance="h1:9100", **labels)
+                                         for labels, bytes_s in rates] for way in ("in", "out")}  # fmt: skip
+    if "speed" in mapping:
+        answers[mapping["speed"]] = []
+    fake(pages, answers)
+    source = PrometheusSource(read_spec(f"prometheus://127.0.0.1:{pages.port}?preset={name}"))
+    try:
+        return source.open()
+    finally:
+        source.close()
+
+
+def test_a_hosts_bond_is_shown_and_its_loopback_is_not(pages):
+    names = ("bond0", "eth0", "eth1", "lo", "veth1a2b", "eth0.7", "docker0", "wg0")
+    opened = preset(pages, "node_exporter", [({"device": name}, 10**9) for name in names])
+    assert [(e.name, e.kind, e.counts) for e in opened.entities] == [
+        ("h1 bond0", "lag", "netdev"),
+        ("h1 eth0", "port", "netdev"),
+        ("h1 eth1", "port", "netdev"),
+    ]
+    assert opened.notes == [
+        "left out, no physical ports by their names: h1 docker0, h1 eth0.7, h1 lo, h1 veth1a2b, h1 wg0"
+    ]
+
+
+def test_two_ports_of_a_device_are_two_ports(pages):
+    opened = preset(pages, "infiniband", [({"device": "mlx5_0", "port": port}, 10**9) for port in "12"])
+    assert [(e.name, e.kind, e.counts) for e in opened.entities] == [
+        ("h1 mlx5_0/1", "port", "rdma"),
+        ("h1 mlx5_0/2", "port", "rdma"),
+    ]
+
+
+def test_a_switchs_port_channel_is_not_added_to_its_members(pages):
+    names = ("Po1", "Ethernet1/1", "Ethernet1/2", "Vlan10", "Ethernet1/3.100")
+    opened = preset(pages, "snmp_exporter", [({"ifName": name}, 10**9) for name in names])
+    assert [(e.name, e.kind, e.counts) for e in opened.entities] == [
+        ("h1 Ethernet1/1", "port", "switch"),
+        ("h1 Ethernet1/2", "port", "switch"),
+        ("h1 Po1", "lag", "switch"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "kind", "names"),
+    [
+        ("netdev", "port", "eth0 enp65s0f0np0 ens5 ib0 rail3 wlan0"),
+        ("netdev", "lag", "bond0 team1"),
+        ("netdev", "sub", "bond0.100 vlan7 ipvl0 flannel.1 macvlan0"),
+        ("netdev", "bridge", "br-7f3a docker0 cni0 virbr0 ovs-system"),
+        ("netdev", "virtual", "veth9 cali77 tun0 tap1 wg0 dummy0 kube-ipvs0"),
+        (
+            "switch",
+            "port",
+            "Ethernet48 swp1 et-0/0/1:2 1/1/c1/1 HundredGigE0/0/0/1 port1.0.1 100GE1/0/1 mgmt0",
+        ),
+        (
+            "switch",
+            "lag",
+            "Port-channel12 PortChannel0001 ae7 Bundle-Ether4 Eth-Trunk3 bond2 Bridge-Aggregation1",
+        ),
+        ("switch", "sub", "xe-0/0/0.0 Bundle-Ether4.100 ae0.7"),
+        ("switch", "virtual", "Vlan1000 irb nve1 Tunnel0 Null0 cpu vlan.5"),
+        ("switch", "loopback", "Loopback0 lo0 lo0.0 lo"),
+        ("rdma", "port", "mlx5_bond_0/1 bnxt_re0/1"),
+    ],
+)
+def test_kinds_by_name(counts, kind, names):
+    assert {name: port_kind(name, counts) for name in names.split()} == dict.fromkeys(names.split(), kind)

@@ -267,3 +267,49 @@ def test_whatever_the_refresh_the_mean_is_right_and_the_peak_is_no_higher_than_a
     # Polled about as often as it refreshes, two copies may fall into one poll: that is rejected, rarely.
     assert rates.rejected <= (2 if refresh < 2 * poll else 0)
     assert rates.bps.max(initial=0) <= share * GIGA * refresh / max(refresh - poll, 0.5 * refresh) * 1.05
+
+
+# -- what a poll cannot resolve, and speeds that are wrong -----------------------------------------------------------------
+
+
+def test_a_refresh_between_one_poll_and_two_shows_no_false_peak():
+    """100 Gb/s, refreshed every 60 s by 60 × 12.5 GB, asked every 45 s: seen after 90, 45, 45 … s. Long gaps begin at
+    every fourth read: from one to the next are 180 s and three refreshes."""
+    points = [(45 * n, 750_000_000_000 * (45 * n // 60)) for n in range(30)]
+    rates = port_rates(*series(points), speed_bps=400e9)
+    assert rates.bps == pytest.approx(100e9)
+    assert np.diff(rates.start) / SECOND == pytest.approx(180)
+    assert (rates.refresh_ns / SECOND, rates.blind_ns / SECOND) == (90, 180)
+
+
+def test_a_live_counter_with_a_missed_poll_now_and_then_keeps_its_polls():
+    points = [(n, 12_500_000 * n) for n in range(60) if n % 7]
+    rates = port_rates(*series(points), speed_bps=GIGA)
+    assert rates.refresh_ns == SECOND
+    assert len(rates) == len(points) - 1
+
+
+def test_a_port_that_is_full_now_and_then_at_another_speed_than_it_says():
+    """1 Gb/s reported as 100 Mb/s: 980 Mb/s in every seventh second, 10 Mb/s in the others: mean 1040 / 7."""
+    octets = np.cumsum([0] + [122_500_000 if n % 7 == 3 else 1_250_000 for n in range(70)])
+    rates = port_rates(*series(list(enumerate(octets.tolist()))), speed_bps=0.1 * GIGA)
+    assert (rates.rejected, rates.speed_bps) == (0, None)
+    assert "10 of 70 intervals are above 0.1 Gb/s (mean 0.98 Gb/s): the speed is wrong" in rates.speed_wrong
+    assert spread(rates, 0, 70 * SECOND).mean == pytest.approx(1.04e9 / 7)
+
+
+@pytest.mark.parametrize("fault", [1_500_000_000, 160_000_000], ids=["no port's", "a neighbour's, seen late"])
+def test_few_impossible_rates_are_still_rejected(fault):
+    """On a port of 1 Gb/s at 80 %: single seconds at 12 Gb/s, and such as lent 60 MB to the next."""
+    late = fault < 200_000_000
+    step = {3: fault, 4: 40_000_000 if late else 100_000_000}
+    octets = np.cumsum([0] + [step.get(n % 20, 100_000_000) for n in range(100)])
+    rates = port_rates(*series(list(enumerate(octets.tolist()))), speed_bps=GIGA)
+    assert (rates.rejected, rates.speed_bps, rates.speed_wrong) == (5, GIGA, "")
+
+
+def test_a_speed_that_no_port_has_is_none():
+    rates = port_rates(*series([(n, 10**8 * n) for n in range(9)]), speed_bps=1e17)
+    assert rates.speed_bps is None
+    assert "is no speed of a port" in rates.speed_wrong
+    assert rates.bps == pytest.approx(8e8)

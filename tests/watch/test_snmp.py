@@ -69,6 +69,8 @@ def test_ports_by_name_and_alias_and_what_is_left_out(snmp_agent):
         (4294967295, 0, (None, "")),
         (1_000_000_000, 0, (1e9, "ifSpeed")),
         (10_000_000, 100, (100e6, "ifHighSpeed")),
+        (4294967295, 100_000_000_000, (None, "")),  # bit/s written where Mb/s belong
+        (1_000_000_000, 1_000_000_000, (1e9, "ifSpeed")),
         (0, 0, (None, "")),
         (None, None, (None, "")),
     ],

@@ -27,6 +27,17 @@ NARROW_LIMIT_BPS = 1e9  # a 32-bit octet counter wraps every 34 s here, and ever
 IDLE_AFTER = 4.0  # refreshes without a change: the counter stood still because nothing came
 SPREAD_OVER = 2.0  # … and what then came is spread over so many
 WRONG_SPEED_SHARE = 0.2  # of intervals with traffic above line rate: it is the speed that is wrong
+FEWEST_ABOVE = 3  # intervals above line rate, before the speed is doubted rather than they
+USUAL_SPEEDS = tuple(n * 1e9 for n in (0.01, 0.1, 1, 2.5, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600))
+SPEED_STEP = (
+    10  # times too slow, and no more, is a speed reported when it is a usual one mistaken for another
+)
+FASTEST_BPS = 1e13  # no port is as fast: a speed beyond was written in another unit, or is a sentinel
+MANY_CHANGES, FEWEST_RARE = (
+    9,
+    3,
+)  # changes seen, and irregular gaps among them, before a rhythm of polls is believed
+REGULAR = 0.25  # of a poll: how far a change may be from whole polls for a rhythm of polls to be seen
 COPIED = 1.5  # refresh above so many polls: the device copies its counters
 STALE_SHARE = 0.1  # of intervals with reads in them that showed nothing new
 SHORT_STEP = 0.5  # of a refresh: a change seen so soon before the next was seen late
@@ -106,6 +117,10 @@ def port_rates(
 
     A refused series is empty, with the reason.
     """
+    wrong = ""
+    if speed_bps is not None and speed_bps > FASTEST_BPS:
+        wrong = f"{speed_bps / 1e9:g} Gb/s is no speed of a port; give it with speed.PORT="
+        speed_bps = None
     if width == 32 and (speed_bps is None or speed_bps > NARROW_LIMIT_BPS):
         return _none(_narrow_reason(speed_bps))
     polled = _poll_interval(t)
@@ -116,6 +131,12 @@ def port_rates(
     t, raw, still = _first_sightings(t, raw)
     seen = estimate_refresh(t)
     refresh = refresh_ns if refresh_ns is not None else seen if seen is not None else polled
+    unresolved = _between_polls(t, still, polled)
+    if unresolved is not None and polled is not None:
+        refresh = max(refresh or 0.0, 2 * polled)
+        if last - t[-1] < IDLE_AFTER * refresh:
+            last = int(t[unresolved[-1]])  # what came after it cannot be told to the poll
+        t, raw, still = t[unresolved], raw[unresolved], still[unresolved]
     # A device that copies its counters: a change happened somewhere between two reads, not at the second of them.
     copied = refresh is not None and polled is not None and refresh > COPIED * polled
     if len(t) > 1 and refresh is not None:
@@ -147,7 +168,7 @@ def port_rates(
     limits = _believable(start, end, speed_bps, doubt)
     above = octets * 8 * SECOND / (end - start) > limits
     bps_above = octets[above] * 8 * SECOND / (end[above] - start[above])
-    wrong = _wrong_speed(above, octets, start, end, speed_bps)
+    wrong = wrong or _wrong_speed(above, octets, start, end, speed_bps)
     if wrong:
         above = np.zeros(len(above), dtype=bool)
     length = max(refresh or 0.0, polled or 0.0) or None
@@ -250,6 +271,35 @@ def _without_short_steps(t: Ints, raw: Counters, still: Ints, refresh: float) ->
     return t[keep], raw[keep], still[keep]
 
 
+def _between_polls(t: Ints, still: Ints, polled: float | None) -> Ints | None:
+    """Changes to keep where the refresh lies between one poll and two, so that no poll can resolve it; else None.
+
+    A counter refreshed every 60 s and asked every 45 s changes after 45, 45, 90 s, again and again, by 60 s' worth each:
+    naive rates are 4/3, 4/3 and 2/3 of the truth. The device's own timer shows in the regularity: between two long gaps
+    lie n or n + 1 short ones, never others (so it is with short ones between long, where they are the rarer). When the
+    rarer kind of gap begins, the delay between change and sight is about the same each time; from one such change to the
+    next the rate is therefore right.
+    """
+    if polled is None or len(t) < MANY_CHANGES:
+        return None
+    polls = np.diff(t) / polled
+    whole = np.round(polls)
+    unchanged = (
+        still[1:] > t[:-1]
+    )  # there was a read in between; a poll that was missed is no sign of a slow device
+    if (
+        (np.abs(polls - whole) > REGULAR).any()
+        or ((whole == 2.0) != unchanged).any()
+        or set(whole.tolist()) != {1.0, 2.0}
+    ):
+        return None
+    rare = np.flatnonzero(whole == (2.0 if (whole == 2.0).sum() <= len(whole) / 2 else 1.0))
+    runs = np.diff(rare)
+    if len(rare) < FEWEST_RARE or runs.max() - runs.min() > 1:
+        return None
+    return np.asarray(rare, dtype=np.int64)
+
+
 def _with_idle_end(
     t: Ints, raw: Counters, still: Ints, last: int, refresh: float | None
 ) -> tuple[Ints, Counters, Ints]:
@@ -327,15 +377,36 @@ def _believable(start: Ints, end: Ints, speed_bps: float | None, doubt_ns: float
 def _wrong_speed(
     above: NDArray[np.bool_], octets: Floats, start: Ints, end: Ints, speed_bps: float | None
 ) -> str:
-    """Why the speed cannot be right; empty where it can."""
+    """Why the speed cannot be right; empty where it can.
+
+    Either a good part of what was carried is above it, or a few intervals are, beyond what a neighbour seen late could have
+    lent them, and all within the next usual speeds: a port of 1 Gb/s that says 100 Mb/s and is full now and then.
+    """
     busy = int((octets > 0).sum())
-    if speed_bps is None or int(above.sum()) < 3 or above.sum() < WRONG_SPEED_SHARE * busy:
+    if speed_bps is None or int(above.sum()) < FEWEST_ABOVE:
+        return ""
+    if above.sum() < WRONG_SPEED_SHARE * busy and not _of_a_faster_port(above, octets, start, end, speed_bps):
         return ""
     mean = float(octets[above].sum() * 8 * SECOND / (end - start)[above].sum())
     return (
         f"{int(above.sum())} of {busy} intervals are above {speed_bps / 1e9:g} Gb/s (mean {mean / 1e9:.4g} Gb/s): "
         "the speed is wrong; give it with speed.PORT="
     )
+
+
+def _of_a_faster_port(
+    above: NDArray[np.bool_], octets: Floats, start: Ints, end: Ints, speed_bps: float
+) -> bool:
+    """Whether what is above line rate is what a port of another usual speed carries, and no fault of single reads."""
+    octets_ns = octets[above] / (end - start)[above]
+    faster = [speed for speed in USUAL_SPEEDS if speed_bps < speed <= SPEED_STEP * speed_bps]
+    if not faster or float(octets_ns.max()) * 8 * SECOND > OVER_LINE * faster[-1]:
+        return False
+    at = np.flatnonzero(above)
+    low, high = np.maximum(at - 1, 0), np.minimum(at + 1, len(octets) - 1)
+    total = np.concatenate([[0.0], np.cumsum(octets)])
+    around = (total[high + 1] - total[low]) * 8 * SECOND / (end[high] - start[low])
+    return int((around > OVER_LINE * speed_bps).sum()) >= FEWEST_ABOVE
 
 
 def additive(kinds: Sequence[str]) -> list[bool]:

@@ -132,6 +132,7 @@ _FABRIC = {
     "rail {RAIL} carries {n} of what the others do": "레일 {RAIL}은(는) 나머지의 {n}만 나릅니다",
     "rail {RAIL} carries {n} times the mean": "레일 {RAIL}은(는) 평균의 {n}배를 나릅니다",
     "no reading": "읽기 없음",
+    "{speed} Gb/s is no speed of a port; give it with speed.PORT=": "{speed} Gb/s는 포트 속도일 수 없습니다. speed.PORT=로 주십시오",
     "a 32-bit counter on a port of unknown speed: it cannot be told how often it wraps": "속도를 모르는 포트의 32비트 카운터: 몇 번 넘쳤는지 알 수 없습니다",
     "a 32-bit counter wraps every {n} s at {speed} Gb/s": "32비트 카운터는 {speed} Gb/s에서 {n} s마다 넘칩니다",
     "{n} of {of} intervals are above {speed} Gb/s (mean {mean} Gb/s): the speed is wrong; give it with speed.PORT=": "구간 {of}개 중 {n}개가 {speed} Gb/s를 넘습니다(평균 {mean} Gb/s): 속도가 잘못되었습니다. speed.PORT=로 주십시오",

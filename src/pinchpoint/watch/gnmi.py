@@ -11,7 +11,7 @@ from typing import Any
 from pinchpoint.errors import SourceError
 from pinchpoint.units import SECOND, now_ns
 from pinchpoint.watch.local import settled
-from pinchpoint.watch.node.blocks import PORT_COLUMNS, Block, Entity, Key, Opened, Ports, Values
+from pinchpoint.watch.node.blocks import PORT_COLUMNS, Block, Entity, Key, Opened, Ports, Values, believed
 from pinchpoint.watch.source import STREAM_WAIT_S
 from pinchpoint.watch.spec import Spec
 from pinchpoint.wire import gnmi
@@ -287,7 +287,7 @@ def _entity(name: str, leaves: dict[str, Any], spec: Spec) -> Entity | None:
 def port_speed(text: str) -> float | None:
     """``SPEED_400GB``, with or without its model's prefix, to bit/s; None for unknown."""
     match = re.search(r"SPEED_(\d+)(MB|GB)", text)
-    return int(match[1]) * (1e9 if match[2] == "GB" else 1e6) if match else None
+    return believed(int(match[1]) * (1e9 if match[2] == "GB" else 1e6)) if match else None
 
 
 def _number(value: int | float | str) -> int | float | None:

@@ -14,7 +14,8 @@ from pinchpoint.errors import PlanError, SourceError
 from pinchpoint.units import MILLISECOND, SECOND, now_ns
 from pinchpoint.watch.fetch import Page, basic
 from pinchpoint.watch.local import settled
-from pinchpoint.watch.node.blocks import Block, Entity, Key, Opened, Ports, Values
+from pinchpoint.watch.node.blocks import Block, Entity, Key, Opened, Ports, Values, believed
+from pinchpoint.watch.port_names import counts_of, port_kind
 from pinchpoint.watch.spec import Spec
 
 __all__ = ["PRESETS", "PrometheusSource"]
@@ -28,10 +29,10 @@ PRESETS: dict[str, dict[str, str]] = {
         "in": "node_network_receive_bytes_total", "out": "node_network_transmit_bytes_total",
         "speed": "node_network_speed_bytes*8", "port": "device", "box": "instance",
     },
-    # node_exporter has multiplied by four already: bytes, not words.
+    # node_exporter has multiplied by four already: bytes, not words. A device may have two ports.
     "infiniband": {
         "in": "node_infiniband_port_data_received_bytes_total", "out": "node_infiniband_port_data_transmitted_bytes_total",
-        "speed": "node_infiniband_rate_bytes_per_second*8", "port": "device", "box": "instance",
+        "speed": "node_infiniband_rate_bytes_per_second*8", "port": "device,port", "box": "instance",
     },
     "gnmic": {
         "in": "interfaces_interface_state_counters_in_octets", "out": "interfaces_interface_state_counters_out_octets",
@@ -79,6 +80,7 @@ class PrometheusSource:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._map = _mapping(spec)
+        self._chosen = "in" in spec.options or "out" in spec.options
         headers = basic(spec.option("user"), spec.secret("password")) if spec.option("user") else {}
         tls = spec.option("tls", "off")
         self._page = Page(
@@ -97,18 +99,22 @@ class PrometheusSource:
                 for series in self._ask(self._map[role]):
                     found.setdefault(self._name(series.labels), []).extend(p.t_ns for p in series.points)
         speeds = (
-            {self._name(s.labels): s.points[-1].value for s in self._ask(self._map["speed"])}
+            {self._name(s.labels): believed(s.points[-1].value) for s in self._ask(self._map["speed"])}
             if "speed" in self._map
             else {}
         )
         labels = self._labels()
+        counts = counts_of(" ".join(self._expressions()))
+        kinds = {name: port_kind(name.partition(" ")[2] or name, counts) for name in found}
+        # As at a switch: ports and LAGs, unless the user's own selector says which.
+        left_out = [] if self._chosen else [name for name in kinds if kinds[name] not in ("port", "lag")]
         self._entities = {
             name: settled(
                 self._spec,
-                Entity(name, labels.get(name, ""), speeds.get(name) or None, "prometheus" if speeds.get(name) else "",
-                       counts="switch", rail=self._rail(name)),
+                Entity(name, labels.get(name, ""), speeds.get(name), "prometheus" if speeds.get(name) else "",
+                       kind=kinds[name], counts=counts, rail=self._rail(name)),
             )
-            for name in sorted(found)
+            for name in sorted(set(found) - set(left_out))
         }  # fmt: skip
         gauges = [name for name in self._map if name.startswith("gauge.")]
         if not found and not any(self._ask(self._map[name]) for name in gauges):
@@ -123,7 +129,10 @@ class PrometheusSource:
             )
         if not speeds and found:
             cannot.append("utilisation: no speeds; give speed=PROMQL or speed.PORT=400G")
-        return Opened(list(self._entities.values()), [], facts, cannot)
+        notes = (
+            [f"left out, no physical ports by their names: {', '.join(sorted(left_out))}"] if left_out else []
+        )
+        return Opened(list(self._entities.values()), notes, facts, cannot)
 
     def read(self) -> list[Block]:
         """Samples that were scraped since the last read."""
@@ -232,9 +241,8 @@ class PrometheusSource:
         return data if isinstance(data, dict) else {}
 
     def _name(self, labels: Mapping[str, str]) -> str:
-        port = labels.get(self._map["port"]) or ",".join(
-            f"{k}={v}" for k, v in sorted(labels.items()) if k != "__name__"
-        )
+        told = [labels[label] for label in self._map["port"].split(",") if labels.get(label)]
+        port = "/".join(told) or ",".join(f"{k}={v}" for k, v in sorted(labels.items()) if k != "__name__")
         box = labels.get(self._map.get("box", ""), "")
         return f"{box.partition(':')[0]} {port}" if box else port
 

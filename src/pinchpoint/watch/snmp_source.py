@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from pinchpoint.errors import SourceError
 from pinchpoint.units import SECOND, now_ns
 from pinchpoint.watch.local import settled
-from pinchpoint.watch.node.blocks import Block, Entity, Key, Opened, Ports, Values
+from pinchpoint.watch.node.blocks import Block, Entity, Key, Opened, Ports, Values, believed
 from pinchpoint.watch.snmp_agent import Agent, Counters, agent_of
 from pinchpoint.watch.source import Answer
 from pinchpoint.watch.spec import Spec
@@ -197,9 +197,9 @@ def _values(keys: tuple[Key, ...], begun: int, ended: int, numbers: list[int | N
 
 def port_speed(if_speed: int | None, if_high_speed: int | None) -> tuple[float | None, str]:
     """bit/s and which of the two it is from. ``ifHighSpeed`` (Mb/s) wins where it says anything; ``ifSpeed`` at its
-    ceiling, 0 and absence say nothing."""
-    if if_high_speed:
-        return if_high_speed * 1e6, "ifHighSpeed"
+    ceiling, 0 and absence say nothing, nor does a speed that no port has (bit/s written where Mb/s belong)."""
+    if if_high_speed and (speed := believed(if_high_speed * 1e6)):
+        return speed, "ifHighSpeed"
     if if_speed and if_speed < SPEED_CEILING:
         return float(if_speed), "ifSpeed"
     return None, ""

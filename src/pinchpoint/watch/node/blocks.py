@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["PORT_COLUMNS", "Block", "Entity", "Key", "Opened", "Ports", "Values"]
+__all__ = ["PORT_COLUMNS", "Block", "Entity", "Key", "Opened", "Ports", "Values", "believed"]
 
+FASTEST_BPS = 1e13  # no port is as fast: what is beyond is a sentinel, or was written in another unit
 PORT_COLUMNS = ("in_octets", "out_octets", "in_packets", "out_packets", "in_discards", "out_discards")
 
 
@@ -42,6 +43,11 @@ class Values(NamedTuple):
 Block = Ports | Values
 
 
+def believed(speed_bps: float | None) -> float | None:
+    """A speed that a port may have, bit/s; None for the others: 4294967295 Mb/s is −1, 10¹¹ Mb/s was meant as bit/s."""
+    return speed_bps if speed_bps is not None and 0 < speed_bps < FASTEST_BPS else None
+
+
 class Entity(NamedTuple):
     """A port, device, rank or GPU as found when the source was opened."""
 
@@ -50,7 +56,7 @@ class Entity(NamedTuple):
     speed_bps: float | None = None  # None: unknown, or nonsense
     speed_from: str = ""
     width: int = 64  # bits of its octet counters
-    kind: str = "port"  # port | lag | sub | bridge | loopback | rank | gpu | host
+    kind: str = "port"  # port | lag | sub | bridge | loopback | virtual | rank | gpu | host
     rail: str = ""
     counts: str = ""  # what its octets hold: switch | netdev | rdma | physical
     member_of: str = ""  # the LAG it belongs to

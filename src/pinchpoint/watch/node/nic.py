@@ -7,13 +7,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pinchpoint.watch.node.blocks import PORT_COLUMNS, Block, Entity, Key, Opened, Ports, Values
+from pinchpoint.watch.node.blocks import PORT_COLUMNS, Block, Entity, Key, Opened, Ports, Values, believed
 from pinchpoint.watch.node.ethtool import EthtoolStats
 from pinchpoint.watch.node.files import CounterFile, driver_of, read_text
 
 __all__ = ["Interfaces"]
 
 SLOW_NS = 100_000_000
+# What the kernel calls an interface → kind
+_KINDS = {
+    "bond": "lag",
+    "team": "lag",
+    "vlan": "sub",
+    "macvlan": "sub",
+    "ipvlan": "sub",
+    "vxlan": "sub",
+    "bridge": "bridge",
+}
 _FILES = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_dropped", "tx_dropped")  # as PORT_COLUMNS
 
 
@@ -50,6 +60,13 @@ class Interfaces:
                 self._files[-1].append(CounterFile(folder / file))
         self._names = tuple(found)
         notes = self._open_driver_statistics()
+        if not any(entity.kind == "port" for entity in entities):
+            # In a container they are all there is; then they do not repeat what others counted.
+            alone = [entity.name for entity in entities if entity.kind == "virtual"]
+            entities = [e._replace(kind="port") if e.kind == "virtual" else e for e in entities]
+            notes += (
+                [f"no device behind {', '.join(alone)}: counted as ports for want of others"] if alone else []
+            )
         self._slow_due = 0
         seen = {entity.kind for entity in entities}
         cannot = ["RDMA traffic does not show in the kernel's interface counters; add rdma://"]
@@ -90,7 +107,7 @@ class Interfaces:
         folder = self._net / name
         megabits = read_text(folder / "speed")
         # −1 and 0: unknown. A veth says 10000 whatever it does; that is its word, and can be overridden.
-        speed = int(megabits) * 1e6 if megabits.isdigit() and int(megabits) > 0 else None
+        speed = believed(int(megabits) * 1e6) if megabits.isdecimal() else None
         try:
             master = os.path.basename(os.readlink(folder / "master"))
         except OSError:
@@ -114,15 +131,26 @@ class Interfaces:
             (line[8:] for line in read_text(folder / "uevent").splitlines() if line.startswith("DEVTYPE=")),
             "",
         )
-        kinds = {
-            "bond": "lag",
-            "team": "lag",
-            "vlan": "sub",
-            "macvlan": "sub",
-            "vxlan": "sub",
-            "bridge": "bridge",
-        }
-        return "loopback" if name == "lo" else kinds.get(kind, "port")
+        if name == "lo":
+            return "loopback"
+        if kind in _KINDS:
+            return _KINDS[kind]
+        # Of the others those are ports that have a device behind them: veth, tun, dummy and wireguard have none, and may
+        # call themselves nothing at all.
+        if (folder / "device").exists():
+            return "port"
+        bridged = (folder / "bridge").exists()
+        return "bridge" if bridged else "lag" if not kind and name in self._masters() else "virtual"
+
+    def _masters(self) -> set[str]:
+        """What other interfaces belong to: a team shows itself by its members only."""
+        found = set()
+        for name in os.listdir(self._net):
+            try:
+                found.add(os.path.basename(os.readlink(self._net / name / "master")))
+            except OSError:
+                continue
+        return found
 
     def _open_driver_statistics(self) -> list[str]:
         keys: list[Key] = []

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pinchpoint.watch.node.blocks import Block, Entity, Key, Opened, Ports, Values
+from pinchpoint.watch.node.blocks import Block, Entity, Key, Opened, Ports, Values, believed
 from pinchpoint.watch.node.files import CounterFile, driver_of, open_counter, read_text
 
 __all__ = ["RdmaDevices"]
@@ -137,7 +137,7 @@ class RdmaDevices:
 def _entity(port: Path) -> Entity:
     device = port.parent.parent
     rate = re.match(r"([\d.]+)\s*Gb/sec", read_text(port / "rate"))
-    speed = float(rate[1]) * 1e9 if rate and float(rate[1]) > 0 else None
+    speed = believed(float(rate[1]) * 1e9) if rate else None
     net = device / "device" / "net"
     alias = ",".join(sorted(os.listdir(net))) if net.is_dir() else ""
     return Entity(
