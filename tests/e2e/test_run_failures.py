@@ -262,14 +262,13 @@ def test_kill_9_loses_only_the_unfinished_rung(scripted, pinchpoint):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 160 KiB."""
+def small_disk(tmp_path, request):
+    """A file system of 160 KiB, or of as many as the test asks for."""
     place = tmp_path / "small"
     place.mkdir()
     mount = shutil.which("mount")
-    done = subprocess.run(
-        [mount or "mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", place], capture_output=True
-    )
+    size = f"size={getattr(request, 'param', 160)}k"
+    done = subprocess.run([mount or "mount", "-t", "tmpfs", "-o", size, "tmpfs", place], capture_output=True)
     if done.returncode:
         pytest.skip("mounting a small file system needs root: " + done.stderr.decode().strip())
     yield place
@@ -294,3 +293,30 @@ def test_a_full_disk_ends_the_run_with_a_message_and_keeps_closed_rungs(
     read = pinchpoint("analyse", tmp_path / "copy")
     assert read.code in (0, 1), read.said
     assert [rung["rung"] for rung in findings(tmp_path / "copy")["rungs"]] == closed
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("small_disk", [900], indirect=True)
+def test_a_disk_that_is_too_small_for_the_report_hides_no_results(scripted, pinchpoint, small_disk, tmp_path):
+    """The record fits, the page of a megabyte does not: the results are told, and how to have the page elsewhere."""
+    url = scripted(Script(replies=(Reply(ttft_ms=5, gap_ms=1),)), own_process=True).url
+    done = pinchpoint(
+        "run",
+        "-u",
+        url,
+        "--profile",
+        "p=16/50",
+        "--concurrency",
+        "1,2",
+        "--workers",
+        "1",
+        "-o",
+        small_disk / "out",
+    )
+    assert done.code == 1, done.said
+    assert "not everything could be written" in done.said
+    assert "users" in done.out  # the ladder
+    assert closed_rungs(small_disk / "out") == [0, 1]
+    page = tmp_path / "page.html"
+    assert pinchpoint("report", small_disk / "out", "-o", page).code in (0, 1)
+    assert page.stat().st_size > 900_000

@@ -274,8 +274,16 @@ def _drive_and_read(
         onlooker.note(f"to go on: {_resume_command(folder)}")
     folder.update_facts(stopped=stopped)
     findings = read_run(folder)
-    write_outcome(folder, findings)
-    return RunResult(folder.path, findings, exit_code(folder, findings), stopped)
+    code = exit_code(folder, findings)
+    try:
+        write_outcome(folder, findings)
+    except RecordError as failure:  # what was measured is safe, and is told on the terminal
+        onlooker.note(
+            f"not everything could be written: {failure}; pinchpoint report {shlex.quote(str(folder.path))} -o FILE writes "
+            "the report elsewhere"
+        )
+        code = 1
+    return RunResult(folder.path, findings, code, stopped)
 
 
 def _check_self(folder: RunFolder, plan: Plan, onlooker: Onlooker) -> None:
