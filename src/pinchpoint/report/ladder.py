@@ -245,6 +245,7 @@ class Notes:
         return f"{text} ({self._at.format(levels=', '.join('+'.join(rungs) for rungs in said.values()))})"
 
 
+FEW = 5  # requests: medians and rates of fewer say little
 _MOST_LISTED = 8  # numbers in one footnote
 
 
@@ -356,6 +357,8 @@ def _oddities(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:
         yield "invalid", words("note.invalid", why="; ".join(reading.invalid_reasons) or unknown)
     if reading.isolation is not None and reading.isolation.held is False:
         yield "isolation", words("note.isolation", why="; ".join(reading.isolation.reasons) or unknown)
+    if 0 < reading.ok < FEW:
+        yield "few", words("note.few", n=reading.ok)
     if reading.stationary is False:
         change = figures.percent(reading.stationary_change)
         yield (
