@@ -44,10 +44,10 @@ def named_first(found: Findings) -> str:
     verdict = found.verdict
     assert verdict is not None
     first = verdict.hypotheses[0]
-    if verdict.sentence.startswith(("What binds is not decided", "Nothing can be said")):
-        return "not decided"
     if first.state == "binds":
         return first.cause
+    if verdict.sentence.startswith(("What binds is not decided", "Nothing can be said")):
+        return "not decided"
     return f"({first.cause})" if first.state == "contributes" else "nothing"
 
 
@@ -92,8 +92,7 @@ def culprits(scenario: Scenario, outcomes: list[Outcome]) -> str:
     right = " or ".join(scenario.first) or "nothing"
     return (
         f"| {scenario.name} | {scenario.where} | {right} | {len(outcomes)} | {said}{'; ' if more else ''}{'; '.join(more)} "
-        f"| {verdicts['right']} | {verdicts['undecided']} | {verdicts['wrong']} "
-        f"| {verdicts['spoilt']} |"
+        f"| {verdicts['right']} | {verdicts['undecided']} | {verdicts['wrong']} | {verdicts['spoilt']} |"
     )
 
 
