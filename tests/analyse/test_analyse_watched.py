@@ -88,8 +88,8 @@ def test_the_front_end_is_what_the_client_waits_beyond_the_engines_own_ttft():
 
 def decoding(tpot_ms, e2e_ms=4000.0):
     return RungReading(
-        rung=0, profile="mixed", isl=128, osl=128, concurrency=32, requests=128, ok=128, failed=0, valid=True, window_s=60.0,
-        tpot_ms=Stats(n=128, mean=tpot_ms), e2e_ms=Stats(n=128, mean=e2e_ms),
+        rung=0, profile="mixed", isl=128, osl=128, concurrency=32, requests=128, ok=128, failed=0, valid=True,
+        window_s=60.0, tpot_ms=Stats(n=128, mean=tpot_ms), e2e_ms=Stats(n=128, mean=e2e_ms),
     )  # fmt: skip
 
 
