@@ -221,6 +221,8 @@ _CAUSES = {
     "the fall measured again in swapped order": "순서를 바꾼 하락 재측정",
     "decode alone is not saturated: {why}": "디코드 단독은 포화되지 않았습니다: {why}",
     "decode alone is saturated: {why}": "디코드 단독은 포화되었습니다: {why}",
+    "decode alone stops rising, but {why}": "디코드 단독의 처리량은 더 늘지 않지만, {why}",
+    "decode alone stops rising, but tokens are held up on their way from the engine: {why}": "디코드 단독의 처리량은 더 늘지 않지만, 토큰이 엔진에서 오는 길에 지체됩니다: {why}",
     "decode alone stops rising": "디코드 단독의 처리량은 더 늘지 않습니다",
     "only {n} streams decode at once: {why}": "동시에 디코드하는 스트림은 {n}개뿐입니다: {why}",
     "streams stand still for {share} of decode time between steps that take {ms}: {why}": "스텝은 {ms}인데 스트림은 디코드 시간의 {share} 동안 스텝 사이에서 멈춰 있습니다: {why}",
