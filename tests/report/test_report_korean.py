@@ -267,7 +267,7 @@ def rich(finished) -> tuple[object, Findings]:
         {"row": "total", **head, "ports": 1, "mean_bps": 2e9, "hottest": "Ethernet1", "hottest_bps": 2e9,
          "octets_per_token": 5_000.0, "relative_cost": 1.0},
         {"row": "rails", **head, "max_over_mean": 1.9,
-         "words": "rail 3 is full while the others are less than half full: path collision, not lack of capacity"},
+         "words": "rail 3 is 99% full while rail 0 is 33% full: path collision, not lack of capacity"},
         {"row": "sign", **head, "entity": "Ethernet1", "sign": "loss", "metric": "discards_rx", "grown": 9, "per_s": 0.3,
          "notable": True},
     ]  # fmt: skip

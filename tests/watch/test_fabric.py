@@ -314,3 +314,108 @@ def test_a_rung_without_a_window_has_no_rows(lab):
     lab.port("snmp://l", "Eth1", 1, 1)
     assert lab.rows("port", reading(30, 30)) == []
     assert window_of(reading(30, 30)) is None
+
+
+# -- paths that collide, and pauses that spread ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("uses", "collided"),
+    [
+        ((0.99, 0.66, 0.66, 0.33), True),  # eight flows as 3, 2, 2, 1: 0.99 / 0.66 = 1.5
+        ((0.97, 0.55, 0.40, 0.10), True),  # 0.97 / 0.505 = 1.92
+        ((0.95, 0.95, 0.30, 0.30), True),  # two and two: 0.95 / 0.625 = 1.52
+        ((0.95, 0.25), True),
+        ((0.99, 0.66, 0.66, 0.66), False),  # nine flows cannot fall more evenly
+        ((0.95, 0.94, 0.96, 0.95), False),  # full, all of them: capacity
+        ((0.95, 0.89, 0.88, 0.25), False),  # one rail carries less
+        ((0.95, 0.85, 0.25), False),
+        ((0.60, 0.40, 0.40, 0.20), False),  # nothing is full
+    ],
+)
+def test_when_paths_collided(lab, uses, collided):
+    for rail, use in enumerate(uses):
+        lab.port("snmp://l", f"swp{rail}", use * 200e6, 0, rail=str(rail), speed_bps=200e6)
+    row = next(found for found in lab.rows("rails") if found["direction"] == "in")
+    assert row["collision"] is collided
+
+
+def test_a_collision_names_both_ends(lab):
+    for rail, flows in enumerate((3, 2, 2, 1)):
+        lab.port("snmp://l", f"swp{rail}", 0, flows * 66e6, rail=str(rail), speed_bps=200e6)
+    row = next(found for found in lab.rows("rails") if found["direction"] == "out")
+    assert row["words"] == "rail 0 is 99% full while rail 3 is 33% full: path collision, not lack of capacity"
+
+
+def test_uplinks_are_paths_without_a_rails_name(lab):
+    for number, flows in enumerate((3, 2, 2, 1)):
+        lab.port(
+            "snmp://l", f"Ethernet1/{49 + number}", 0, flows * 66e6, speed_bps=200e6, alias=f"spine{number}"
+        )
+    for number in range(1, 5):  # hosts of the same switch, of another speed
+        lab.port("snmp://l", f"Ethernet1/{number}", 0, 10e6, speed_bps=100e6)
+    row = next(found for found in lab.rows("rails") if found["direction"] == "out")
+    assert (row["paths"], row["collision"], row["hottest"]) == ("uplinks", True, "Ethernet1/49")
+    assert row["max_over_mean"] == pytest.approx(1.5, rel=0.002)
+
+
+def test_ports_that_may_be_hosts_are_not_accused(lab):
+    for number, flows in enumerate((3, 2, 2, 1)):
+        lab.port("snmp://l", f"Ethernet1/{49 + number}", 0, flows * 66e6, speed_bps=200e6)
+    assert lab.rows("rails") == []
+    (row,) = lab.rows("paths")
+    assert row["max_over_mean"] == pytest.approx(1.5, rel=0.002)
+    assert "rail=REGEX" in row["refused"]["collision"]
+
+
+def paused(lab, source, port, bps, counts="switch", **frames):
+    lab.port(source, port, bps, bps, counts=counts)
+    for metric, per_s in frames.items():
+        lab.counter(source, port, f"{metric}.prio3", "frames", per_s)
+
+
+@pytest.mark.parametrize(
+    "louder", [("Eth49", 5000, 300e6), ("Eth2", 1500, 300e6)], ids=["an uplink", "a busy victim"]
+)
+def test_the_silent_port_is_named_and_not_the_loudest(lab, louder):
+    port, frames, bps = louder
+    paused(lab, "snmp://l", "Eth1", 0, pfc_rx=1000)
+    paused(lab, "snmp://l", port, bps, pfc_rx=frames)
+    paused(lab, "snmp://l", "Eth3", 20e6 + 6e6, pfc_rx=50)  # above 2 % of the line
+    (storm,) = lab.rows("storm")
+    assert (storm["entity"], storm["carries_nothing"], storm["paused_ports"]) == ("Eth1", True, 3)
+    assert storm["ranking"] == ["snmp://l Eth1", f"snmp://l {port}", "snmp://l Eth3"]
+
+
+def test_no_busy_port_is_named(lab):
+    for port, frames in (("Eth1", 1000), ("Eth2", 1500), ("Eth49", 5000)):
+        paused(lab, "snmp://l", port, 300e6, pfc_rx=frames)
+    paused(lab, "snmp://l", "Eth4", 0, pfc_rx=20)  # idle, with a few of its own: 20 < 5 % of 5000
+    (storm,) = lab.rows("storm")
+    assert (storm["source"], storm["entity"], storm["frames"]) == (None, None, None)
+    assert storm["words"].startswith(
+        "pauses spread over 4 ports, and none that is watched belongs to the host"
+    )
+
+
+def test_on_hosts_who_sends_pauses_is_the_culprit_and_who_receives_them_the_victim(lab):
+    for number in range(3):
+        paused(lab, "agent://v", f"eth{number}", 20e6, "netdev", pfc_rx=4000)
+    paused(lab, "agent://bad", "eth0", 0, "netdev", pfc_tx=900)
+    (storm,) = lab.rows("storm")
+    assert (storm["source"], storm["entity"], storm["carries_nothing"]) == ("agent://bad", "eth0", True)
+    assert storm["ranking"] == ["agent://bad eth0"]
+    assert storm["words"].startswith("eth0 of agent://bad sends most pauses: this host does not drain")
+
+
+def test_victims_alone_name_nobody(lab):
+    for number in range(3):
+        paused(lab, "nic://", f"eth{number}", 20e6, "netdev", pfc_rx=4000)
+    (storm,) = lab.rows("storm")
+    assert storm["entity"] is None
+
+
+def test_a_switch_that_pauses_hosts_is_full_and_no_storm(lab):
+    for number in range(4):
+        paused(lab, "snmp://l", f"Eth{number}", 400e6, pfc_tx=4000)
+    assert lab.rows("storm") == []

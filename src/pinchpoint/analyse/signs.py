@@ -1,17 +1,18 @@
-"""Signs of congestion and loss during a rung: pauses, marks, drops, retransmissions; and who began a pause storm."""
+"""Signs of congestion and loss during a rung: pauses, marks, drops, retransmissions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pinchpoint.analyse.storms import storm
 from pinchpoint.analyse.stretch import Window
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND
 
-__all__ = ["KINDS", "growths", "sign_rows", "storm"]
+__all__ = ["KINDS", "growths", "sign_rows"]
 
 KINDS: dict[str, str] = {  # metric (before its .prioN) → what it is a sign of
     "pause_rx": "pause", "pause_tx": "pause", "pfc_rx": "pause", "pfc_tx": "pause", "pfc_rx_time": "pause time",
@@ -22,9 +23,6 @@ KINDS: dict[str, str] = {  # metric (before its .prioN) → what it is a sign of
     "duplicates": "retransmission", "receiver_not_ready": "host", "errors_rx": "loss", "errors_tx": "loss",
 }  # fmt: skip
 PAUSED_SHARE = 0.01  # of the time: worth a word
-STORM_SHARE = 0.03  # of the time, on this many ports: low use is no spare capacity
-STORM_PORTS = 3
-SILENT = 0.02  # of line rate (or of the busiest port): a port that pauses others and carries nothing itself
 
 
 def sign_rows(folder: RunFolder, window: Window, ports: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -78,50 +76,3 @@ def growths(folder: RunFolder, start_ns: int, end_ns: int) -> dict[tuple[str, st
         fell = not np.ma.is_masked(columns["fell"][at]) and bool(columns["fell"][at])
         found[key] = None if fell else float(int(high) - int(low))  # type: ignore[index]
     return found
-
-
-def storm(signs: Sequence[Mapping[str, Any]], ports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Whether pauses spread over ports, and from which: the one that pauses most and carries least is the source.
-
-    Pauses *received* by a switch port come from the host behind it. Victims pause others only because they are paused.
-    """
-    received: dict[tuple[str, str], float] = {}
-    shares: dict[tuple[str, str], float] = {}
-    for row in signs:
-        base = str(row.get("metric", "")).partition(".")[0]
-        key = (str(row.get("source")), str(row.get("entity")))
-        if base in ("pause_rx", "pfc_rx"):
-            received[key] = received.get(key, 0.0) + float(row["grown"])
-        if base in ("pfc_rx_time", "pfc_tx_time"):
-            shares[key] = max(shares.get(key, 0.0), float(row["share_of_time"] or 0.0))
-    pausing = [key for key, share in shares.items() if share >= STORM_SHARE] or [
-        key for key, n in received.items() if n > 0
-    ]
-    if len(pausing) < STORM_PORTS and not (
-        received and _silent(max(received, key=lambda k: received[k]), ports)
-    ):
-        return None
-    if not received:
-        return None
-    source = max(received, key=lambda key: received[key])
-    return {
-        "paused_ports": len(pausing),
-        "source": source[0],
-        "entity": source[1],
-        "frames": received[source],
-        "carries_nothing": _silent(source, ports),
-        "ranking": [f"{s} {e}" for s, e in sorted(received, key=lambda key: -received[key])[:8]],
-        "words": f"{source[1]} receives most pauses: the host behind it does not drain. "
-                 "Use is low because ports are paused, not because there is room",
-    }  # fmt: skip
-
-
-def _silent(key: tuple[str, str], ports: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether what goes out to the host behind a port is nothing, or next to nothing."""
-    own = [
-        p
-        for p in ports
-        if (p["source"], p["entity"]) == key and p["direction"] == "out" and p["mean_bps"] is not None
-    ]
-    busiest = max((p["mean_bps"] for p in ports if p["mean_bps"] is not None), default=0.0)
-    return bool(own) and own[0]["mean_bps"] <= SILENT * max(own[0]["speed_bps"] or 0.0, busiest)
