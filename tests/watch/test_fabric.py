@@ -405,7 +405,7 @@ def test_on_hosts_who_sends_pauses_is_the_culprit_and_who_receives_them_the_vict
     (storm,) = lab.rows("storm")
     assert (storm["source"], storm["entity"], storm["carries_nothing"]) == ("agent://bad", "eth0", True)
     assert storm["ranking"] == ["agent://bad eth0"]
-    assert storm["words"].startswith("eth0 of agent://bad sends most pauses: this host does not drain")
+    assert storm["words"].startswith("port eth0 of agent://bad sends most pauses: this host does not drain")
 
 
 def test_victims_alone_name_nobody(lab):

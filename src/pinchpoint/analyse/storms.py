@@ -89,5 +89,5 @@ def _words(named: Port | None, ports: Sequence[Mapping[str, Any]], spread: int) 
         nobody = "none that is watched belongs to the host that does not drain"
         return f"pauses spread over {spread} ports, and {nobody}. {_ROOM}"
     if _of_host(named, ports):
-        return f"{named[1]} of {named[0]} sends most pauses: this host does not drain. {_ROOM}"
-    return f"{named[1]} receives pauses although little is sent to it: the host behind it does not drain. {_ROOM}"
+        return f"port {named[1]} of {named[0]} sends most pauses: this host does not drain. {_ROOM}"
+    return f"port {named[1]} receives pauses although little is sent to it: the host behind it does not drain. {_ROOM}"
