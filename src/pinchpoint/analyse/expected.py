@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pinchpoint.analyse.wirecost import HEADERS
+from pinchpoint.record.facts import fact
 
 __all__ = ["ExpectedExchange", "Sends", "expected_exchange", "expected_row", "message_sizes"]
 
@@ -40,11 +41,7 @@ class ExpectedExchange(msgspec.Struct, frozen=True):
 
 def expected_exchange(facts: Mapping[str, Any]) -> ExpectedExchange | None:
     """From ``facts.json``; None where none was given."""
-    told = facts.get("exchange_expected")
-    try:
-        return None if told is None else msgspec.convert(told, ExpectedExchange)
-    except msgspec.ValidationError:
-        return None
+    return fact(facts, "exchange_expected", ExpectedExchange)
 
 
 def message_sizes(rows: Sequence[dict[str, Any]], told: ExpectedExchange | None) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.ladders import kind_of
+from pinchpoint.record.facts import fact
 
 __all__ = ["ExchangeLatency", "exchange_latency", "headroom_rows", "stressed"]
 
@@ -26,11 +27,7 @@ class ExchangeLatency(msgspec.Struct, frozen=True):
 
 def exchange_latency(facts: Mapping[str, Any]) -> ExchangeLatency | None:
     """From ``facts.json``; None where none was given."""
-    told = facts.get("exchange_latency")
-    try:
-        return None if told is None else msgspec.convert(told, ExchangeLatency)
-    except msgspec.ValidationError:
-        return None
+    return fact(facts, "exchange_latency", ExchangeLatency)
 
 
 def headroom_rows(

@@ -6,9 +6,11 @@ A run folder may come from anybody, and may have been edited; a fact in another 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["believable"]
+import msgspec
+
+__all__ = ["believable", "fact"]
 
 _MAPPINGS = ("host", "versions", "dialect", "endpoint", "client_ceiling", "watch", "watched", "exchange_latency",
              "exchange_expected")  # fmt: skip
@@ -38,6 +40,17 @@ def believable(facts: Mapping[str, Any]) -> dict[str, Any]:
         }
         found["endpoint"] = {**found["endpoint"], **lists}
     return found
+
+
+Kind = TypeVar("Kind")
+
+
+def fact(facts: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind | None:
+    """One fact as a Struct; None where there is none, or none of that form."""
+    try:
+        return msgspec.convert(facts[key], kind) if facts.get(key) is not None else None
+    except msgspec.ValidationError:
+        return None
 
 
 def _all_of(value: Any, kind: type) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
-from pinchpoint.report.grids import Grid
+from pinchpoint.report.grids import Grid, cell_of
 from pinchpoint.report.ladder import Cell, Head, Notes
 from pinchpoint.report.network import rung_name
 from pinchpoint.report.words import Words
@@ -60,19 +60,19 @@ def _gpu_row(row: Row, words: Words, notes: Notes) -> list[Cell]:
 
 def _mean(row: Row, key: str, write: Callable[[float], str], notes: Notes) -> Cell:
     """``90 % (93 %)``: the mean, and the highest GPU where there are several."""
-    cell = _cell(row, key, write, notes)
+    cell = cell_of(row, key, write, notes)
     several = row[key] is not None and row[f"{key}_gpus"] > 1
     return Cell(f"{cell.text} ({write(row[f'{key}_highest'])})", cell.notes) if several else cell
 
 
 def _clock(row: Row, words: Words, notes: Notes) -> Cell:
-    cell = _cell(row, "sm_clock_mhz", figures.count, notes)
+    cell = cell_of(row, "sm_clock_mhz", figures.count, notes)
     least = row.get("sm_clock_mhz_min")
     return cell if least is None else Cell(words("gpus.clock", mean=cell.text, least=figures.count(least)))
 
 
 def _throttled(row: Row, words: Words, notes: Notes) -> Cell:
-    cell = _cell(row, "throttled", figures.percent, notes)
+    cell = cell_of(row, "throttled", figures.percent, notes)
     named = [
         f"{words.either(f'gpus.reason.{name}', clean(name, 40))} {figures.percent(share)}"
         for name, share in list(row.get("throttle_reasons", {}).items())[:_MOST_REASONS]
@@ -94,7 +94,7 @@ def offnode(findings: Findings, words: Words) -> Grid | None:
 
 
 def _offnode_row(row: Row, words: Words, notes: Notes) -> list[Cell]:
-    share = _cell(row, "share", figures.percent, notes)
+    share = cell_of(row, "share", figures.percent, notes)
     counts = [part for part in str(row["nic_by"]).split(", ") if part]
     kinds = ", ".join(words.either(f"net.counts.{part}", clean(part, 40)) for part in counts)
     return [
@@ -124,14 +124,6 @@ def _rate(octets: float | None) -> str:
         ((s, u) for s, u in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if octets >= s), (1e3, "kB")
     )
     return f"{figures.plain(octets / size)} {unit}"
-
-
-def _cell(row: Row, key: str, write: Callable[[float], str], notes: Notes) -> Cell:
-    """The value, or a dash with the reason in a note."""
-    if row.get(key) is not None:
-        return Cell(write(row[key]))
-    why = row.get("refused", {}).get(key)
-    return Cell(figures.MISSING, (notes(str(why)),) if why else ())
 
 
 def _grid(

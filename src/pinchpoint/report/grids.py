@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from rich.cells import cell_len
@@ -19,6 +20,7 @@ __all__ = [
     "PAGE",
     "Grid",
     "ceilings",
+    "cell_of",
     "flat",
     "gaps",
     "interference",
@@ -54,6 +56,14 @@ class Grid(msgspec.Struct, frozen=True):
     def wordy(self, index: int) -> bool:
         """Is the column set to the left?"""
         return self.heads[index].key in _WORDY
+
+
+def cell_of(row: Mapping[str, Any], key: str, write: Callable[[Any], str], notes: Notes) -> Cell:
+    """A value of a row of findings, or a dash with the reason for its refusal in a note."""
+    if row.get(key) is not None:
+        return Cell(write(row[key]))
+    why = row.get("refused", {}).get(key)
+    return Cell(figures.MISSING, (notes(str(why)),) if why else ())
 
 
 def _heads(keys: Sequence[str], words: Words, **units: str) -> list[Head]:

@@ -8,7 +8,7 @@ from typing import Any
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
-from pinchpoint.report.grids import Grid
+from pinchpoint.report.grids import Grid, cell_of
 from pinchpoint.report.ladder import Cell, Head, Notes
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
@@ -48,14 +48,6 @@ def _grid(
     return Grid(words(f"net.table.{name}", **values), heads, rows, notes.lines(), [], more) if rows else None
 
 
-def _cell(row: Row, key: str, write: Callable[[Any], str], notes: Notes) -> Cell:
-    """The value, or a dash with the reason in a note."""
-    if row.get(key) is not None:
-        return Cell(write(row[key]))
-    why = row.get("refused", {}).get(key)
-    return Cell(figures.MISSING, (notes(str(why)),) if why else ())
-
-
 def _between(value: str, low: float | None, high: float | None, write: Callable[[Any], str]) -> str:
     return value if low is None or high is None else f"{value} ({write(low)}–{write(high)})"
 
@@ -83,14 +75,14 @@ def _cost(findings: Findings, words: Words) -> Grid | None:
     sized = any(row.get("message_bytes") is not None for row in own)
     rows = []
     for row in own:
-        relative = _cell(row, "relative_cost", figures.ratio, notes)
+        relative = cell_of(row, "relative_cost", figures.ratio, notes)
         ends = row["relative_low"], row["relative_high"]
         rows.append([
-            _rung(row), _cell(row, "octets_per_token", octets, notes),
+            _rung(row), cell_of(row, "octets_per_token", octets, notes),
             Cell(_between(relative.text, *ends, figures.ratio), relative.notes),
-            _cell(row, "steps_s", figures.plain, notes), _cell(row, "tokens_per_gpu_step", figures.plain, notes),
-            _cell(row, "frame_octets", figures.plain, notes),
-            *([_cell(row, "message_bytes", octets, notes)] if sized else []),
+            cell_of(row, "steps_s", figures.plain, notes), cell_of(row, "tokens_per_gpu_step", figures.plain, notes),
+            cell_of(row, "frame_octets", figures.plain, notes),
+            *([cell_of(row, "message_bytes", octets, notes)] if sized else []),
         ])  # fmt: skip
     counts = words.either(f"net.counts.{own[0]['counts']}", clean(own[0]["counts"])) if own else ""
     keys = (
@@ -112,7 +104,7 @@ def _paid(findings: Findings, words: Words) -> Grid | None:
     rows = []
     for key in _PAID:
         write = figures.ratio if key == "prefill_over_decode" else octets
-        value = _cell(row, key, lambda paid, write=write: write(paid["value"]), notes)  # type: ignore[misc]
+        value = cell_of(row, key, lambda paid, write=write: write(paid["value"]), notes)  # type: ignore[misc]
         interval = f"{write(row[key]['low'])}–{write(row[key]['high'])}" if row[key] else figures.MISSING
         rows.append([Cell(words(f"net.paid.{key}")), value, Cell(interval)])
     more = []
@@ -149,13 +141,13 @@ def _headroom(findings: Findings, words: Words) -> Grid | None:
     notes = Notes(words("note.at"))
     rows = []
     for row in _rows(findings, "headroom"):
-        late = _cell(row, "latency_share", figures.percent, notes)
+        late = cell_of(row, "latency_share", figures.percent, notes)
         rows.append([
             _rung(row), _port(row, words),
-            _cell(row, "bandwidth_share", figures.percent, notes),
+            cell_of(row, "bandwidth_share", figures.percent, notes),
             Cell(_between(late.text, row["latency_low"], row["latency_high"], figures.percent), late.notes),
-            _cell(row, "wire_ms_per_step", _ms, notes), _cell(row, "step_ms", _ms, notes),
-            _cell(row, "blind_ms", _ms, notes),
+            cell_of(row, "wire_ms_per_step", _ms, notes), cell_of(row, "step_ms", _ms, notes),
+            cell_of(row, "blind_ms", _ms, notes),
         ])  # fmt: skip
     keys = ("rung", "port", "bandwidth", "latency", "wire", "step", "blind")
     return _grid("headroom", keys, rows, words, notes)
@@ -165,7 +157,7 @@ def _prefill_share(findings: Findings, words: Words) -> Grid | None:
     notes = Notes(words("note.at"))
     keys = ("from_ports", "from_tokens", "with_steps")
     rows = [
-        [_rung(row), *(_cell(row, key, figures.percent, notes) for key in keys)]
+        [_rung(row), *(cell_of(row, key, figures.percent, notes) for key in keys)]
         for row in _rows(findings, "prefill_share")
     ]
     return _grid("prefill_share", ("rung", *keys), rows, words, notes)
