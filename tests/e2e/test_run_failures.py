@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -174,16 +175,14 @@ THREE_RUNGS = (
 
 def closed_rungs(folder: Path) -> list[int]:
     """Read from a copy: the file is replaced as a whole while a run goes on, and a query opens it more than once."""
-    marks, copy = folder / "marks.parquet", folder.with_suffix(".marks")
+    marks = folder / "marks.parquet"
     if not marks.exists():
         return []
-    copy.write_bytes(marks.read_bytes())
-    return [
-        row[0]
-        for row in duckdb.sql(
-            f"select rung from read_parquet('{copy}') where stage = 'rung' order by rung"
-        ).fetchall()
-    ]
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
+        copy.write(marks.read_bytes())
+        copy.flush()
+        rows = duckdb.sql(f"select rung from '{copy.name}' where stage = 'rung' order by rung").fetchall()
+    return [row[0] for row in rows]
 
 
 def start_and_wait_for_two_rungs(pinchpoint: Product, url: str) -> subprocess.Popen[str]:

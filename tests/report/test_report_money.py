@@ -69,7 +69,7 @@ def test_in_korean(run, tmp_path):
         ({"form": "csv", "summary": True}, "--format csv"),
         ({"gpu_hour_price": 2.5}, "belong to --summary"),
         ({"summary": True, "gpu_hour_price": -1}, "--gpu-hour-price: -1 must be above zero"),
-        ({"summary": True, "gpus": 0}, "--gpus: must be one or more"),
+        ({"summary": True, "gpus": 0}, "--gpus: 0 must be a whole number, one or more"),
         ({"summary": True, "goodput": "speed:3"}, "no limit 'speed'"),
         ({"lang": "fr"}, "en and ko"),
     ],
