@@ -78,14 +78,13 @@ class OddServer:
         server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0] or 0)
             body = await reader.readexactly(length)
             self.requests.append(head + body)
             await self._handler(len(self.requests) - 1, body, writer)
             await writer.drain()
-        writer.close()
 
     @property
     def url(self) -> str:
