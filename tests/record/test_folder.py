@@ -141,3 +141,24 @@ def test_a_time_scale_is_applied_to_what_readers_get(tmp_path):
         assert got["raw"].tolist() == [None, None, 30, None]
     (path,) = (tmp_path / "run" / "arrivals").glob("*.parquet")
     assert duckdb.sql(f"select max(t_ns) from '{path}'").fetchall() == [(1002,)]
+
+
+def test_files_that_come_after_the_first_query_are_seen(tmp_path):
+    """A sampler's last part is written when the last rung was read already."""
+    folder = RunFolder.create(tmp_path / "run", Plan(), {})
+
+    def ports(part, octets):
+        folder.write_table("ports", f"watch-x-000{part}", {
+            "t_ns": [1, 2], "t_req_ns": [1, 2], "t_resp_ns": [1, 2], "source": ["s"] * 2, "entity": ["e"] * 2,
+            "in_octets": octets,
+        })  # fmt: skip
+
+    def seen():
+        return folder.columns("SELECT count(*) AS n, sum(in_octets) AS octets FROM ports")
+
+    assert seen()["n"][0] == 0
+    ports(0, [1, 2])
+    assert (seen()["n"][0], seen()["octets"][0]) == (2, 3)
+    ports(1, [10, 20])
+    assert (seen()["n"][0], seen()["octets"][0]) == (4, 33)
+    folder.close()

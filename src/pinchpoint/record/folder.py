@@ -73,6 +73,7 @@ class RunFolder:
         self.facts = facts
         self._marks = marks
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._listed: dict[str, list[Path]] = {}  # what its views name
         self._claim: int | None = None  # descriptor of the folder, locked while this process writes the run
 
     @classmethod
@@ -322,10 +323,14 @@ class RunFolder:
             raise RecordError(f"{self.path}: {failure}") from failure
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
+        listed = {table: self.files(table) for table in TABLES}
+        if listed != self._listed:  # samplers add files of their own while a run goes on, and at its end
+            self.close()
         if self._connection is None:
+            self._listed = listed
             self._connection = duckdb.connect()
             for table, types in TABLES.items():
-                self._view(table, types, self.files(table))
+                self._view(table, types, listed[table])
             self._view("marks", MARKS, [self.path / "marks.parquet"])
         return self._connection
 
