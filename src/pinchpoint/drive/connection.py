@@ -191,15 +191,19 @@ class Connection(asyncio.Protocol):
         """The sweep's visit: parse what waits, end what has been silent for too long or has no end."""
         if self._pending:
             self.parse()
-        if self._answer is not None and self._answer.finished and now - self._last_read_ns > FINISHED_NS:
+        if self._counted > self._most_events:
+            self.cut(
+                ErrorKind.TOO_LARGE, f"{self._counted:,} tokens and no end, far more than were asked for"
+            )
+            return
+        silent = now - self._last_read_ns
+        if silent < FINISHED_NS:
+            return
+        if self._answer is not None and self._answer.finished:
             self._answered(now, "timeout")  # a server that leaves [DONE] out and its connection open
             self.close()
             return
-        if self._answer is not None and len(self._answer.event_ns) > self._most_events:
-            count = len(self._answer.event_ns)
-            self.cut(ErrorKind.TOO_LARGE, f"{count:,} tokens and no end, far more than were asked for")
-            return
-        if now - self._last_read_ns < _GATHER_NS:
+        if silent < _GATHER_NS:
             return
         self._gather()
         self._count()
