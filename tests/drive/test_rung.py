@@ -120,6 +120,15 @@ def test_connections_are_kept_alive(scripted, drive):
     assert sum(worker.connections for worker in done.workers) == 4
 
 
+def test_a_connection_that_waits_for_its_next_request_is_kept(scripted, drive):
+    """Three requests a second apart: the sweep visits the idle connection several times in between."""
+    server = scripted(Script(replies=(FAST,)))
+    plan = plan_for(server.url, arrivals=Arrivals("constant"))
+    done = drive(plan, open_loop(1.0, 3, cap=1)).done
+    assert done.ok == 3
+    assert sum(worker.connections for worker in done.workers) == 1
+
+
 def test_marks_say_how_it_went(scripted, drive):
     server = scripted(Script(replies=(FAST,)))
     driven = drive(plan_for(server.url), closed(2, 6))

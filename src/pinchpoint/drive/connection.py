@@ -33,9 +33,8 @@ _SHORT = 8  # a read this short may be a piece of an end that was cut
 # found by the sweep.
 _ENDS = (b"0\r\n\r\n", b"]\n\n\r\n", b"]\n\n", b"]\r\n\r\n", b"]\r\n\r\n\r\n", b"]\n\r\n", b"]\n")
 _KEEP_ALIVE_MARGIN_S = 0.5
-FINISHED_NS = (
-    500 * MILLISECOND
-)  # silence after a reason to finish: usage and [DONE] come with it or not at all
+# Silence after a reason to finish: usage and [DONE] come with it or not at all.
+FINISHED_NS = 500 * MILLISECOND
 _ENDLESS = 4, 4096  # times the tokens asked for, and more: such an answer is cut off
 _HOW: dict[ErrorKind, How] = {ErrorKind.TIMEOUT: "timeout", ErrorKind.TOO_LARGE: "too_large"}
 _GATHER_NS = SECOND  # how long what a stretch took may wait to be counted by the live view
@@ -191,6 +190,8 @@ class Connection(asyncio.Protocol):
         """The sweep's visit: parse what waits, end what has been silent for too long or has no end."""
         if self._pending:
             self.parse()
+        if self._reply is None:
+            return  # nothing is in flight: it waits for its next request
         if self._counted > self._most_events:
             self.cut(
                 ErrorKind.TOO_LARGE, f"{self._counted:,} tokens and no end, far more than were asked for"
@@ -207,7 +208,7 @@ class Connection(asyncio.Protocol):
             return
         self._gather()
         self._count()
-        if self._reply is not None and now - self._last_read_ns > idle_limit_ns:
+        if now - self._last_read_ns > idle_limit_ns:
             self.cut(ErrorKind.TIMEOUT, f"not one byte for {show_duration(idle_limit_ns)}")
 
     def cut(self, kind: ErrorKind, message: str) -> None:
