@@ -9,11 +9,17 @@ from pinchpoint.analyse.findings import Isolation
 from pinchpoint.analyse.latency import Latencies, prompt_tokens, served_tokens
 from pinchpoint.analyse.tables import MISSING, Bools, RungTables
 
-__all__ = ["cached_share", "isolation", "length_drift"]
+__all__ = ["MOST_CACHED", "UNSAID", "cached_share", "isolation", "length_drift", "warm"]
 
 MOST_CACHED = 0.01
 MOST_TTFT = 0.05  # Σ TTFT / Σ E2E of a decode rung
 DRIFT = 0.01
+UNSAID = "the endpoint does not say how many prompt tokens were cached; prompts were unique"
+
+
+def warm(cached: float) -> str:
+    """Why a prefill rung whose prompts were cached to this share did not load prefill alone."""
+    return f"{percent(cached)} of prompt tokens came from a prefix cache (under {percent(MOST_CACHED)} is isolation)"
 
 
 def cached_share(tables: RungTables, rows: Bools) -> float | None:
@@ -49,11 +55,9 @@ def isolation(
         return Isolation(held=None, reasons=["mixed load isolates nothing"])
     broken, said = (_prefill if kind == "prefill" else _decode)(tables, rows, found)
     if cached is None:
-        said.append("the endpoint does not say how many prompt tokens were cached; prompts were unique")
+        said.append(UNSAID)
     elif cached >= MOST_CACHED and kind == "prefill":
-        broken.append(
-            f"{percent(cached)} of prompt tokens came from a prefix cache (under {percent(MOST_CACHED)} is isolation)"
-        )
+        broken.append(warm(cached))
     elif cached >= MOST_CACHED:
         each = float(tables.requests.cached_tokens[rows & (tables.requests.cached_tokens != MISSING)].mean())
         said.append(f"{each:.0f} prompt tokens per request were cached, such as a shared chat template")

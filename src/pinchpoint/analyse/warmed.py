@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import Isolation, RungReading
-from pinchpoint.analyse.isolation import MOST_CACHED
+from pinchpoint.analyse.isolation import MOST_CACHED, UNSAID, warm
 from pinchpoint.plan.model import Profile
 
 __all__ = ["with_cached"]
@@ -62,6 +61,5 @@ def _isolation(reading: RungReading, share: float) -> Isolation | None:
         or found.held is None
     ):
         return found
-    why = f"{percent(share)} of prompt tokens came from a prefix cache (under {percent(MOST_CACHED)} is isolation)"
-    kept = [reason for reason in found.reasons if not reason.startswith("the endpoint does not say how many")]
-    return Isolation(held=False, reasons=[why, *kept])
+    kept = [reason for reason in found.reasons if reason != UNSAID]
+    return Isolation(held=False, reasons=[warm(share), *kept])

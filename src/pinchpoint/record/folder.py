@@ -280,18 +280,18 @@ class RunFolder:
 
     def files(self, table: str) -> list[Path]:
         """The table's files that belong to closed rungs (or to no rung: samplers that span the run)."""
+        try:
+            with os.scandir(self.path / table) as entries:  # a pipe under such a name would never end
+                names = sorted(entry.name for entry in entries if entry.is_file())
+        except FileNotFoundError:
+            return []
         closed = self.closed()
-        found = []
-        for path in sorted((self.path / table).glob("*.parquet")):
-            match = _STEM.fullmatch(path.name)
-            # A pipe under such a name would never end.
-            if (
-                path.is_file()
-                and not path.name.startswith(".")
-                and (match is None or int(match[1]) in closed)
-            ):
-                found.append(path)
-        return found
+        return [
+            self.path / table / name
+            for name in names
+            if name.endswith(".parquet") and not name.startswith(".")
+            and ((match := _STEM.fullmatch(name)) is None or int(match[1]) in closed)
+        ]  # fmt: skip
 
     def columns(self, sql: str, parameters: Iterable[Any] = ()) -> dict[str, np.ndarray]:
         """Answer a query over the views ``requests``, ``arrivals``, ``samples``, ``ports`` and ``marks``.

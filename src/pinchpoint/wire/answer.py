@@ -34,11 +34,8 @@ _NO_REASON = frozenset({"", "null", "none"})
 _MOST_TRIES = (
     8  # events looked at for others alike; more are not worth it in an answer whose events all differ
 )
-_MAY_BE_FAULTS = (
-    b"error",
-    b"detail",
-    b"\\",
-)  # what every fault without an "error" field holds, escaped or not
+# What every fault without an "error" field holds, escaped or not.
+_MAY_BE_FAULTS = (b"error", b"detail", b"\\")
 _HEARTBEATS = frozenset({b"ping", b"heartbeat", b"keepalive", b"keep-alive"})
 
 
@@ -233,7 +230,7 @@ class AnswerReader:
         self._last_ns = t_ns
         bears = False
         for choice in chunk.choices or ():
-            delta = choice.delta or choice.message
+            delta = choice.says
             if choice.text or (delta is not None and delta.content):
                 bears = True
                 if self._first_content_ns is None:

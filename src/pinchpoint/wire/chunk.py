@@ -42,6 +42,11 @@ class Choice(Struct, gc=False):
     index: int = 0
     error: Any = None
 
+    @property
+    def says(self) -> Delta | None:
+        """What it adds, or the whole of it."""
+        return self.delta if self.message is None else self.message
+
 
 class Chunk(Struct, gc=False):
     """One event's JSON."""

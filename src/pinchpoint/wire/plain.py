@@ -34,14 +34,8 @@ def read_plain(body: bytes) -> Plain | None:
     choices = value.get("choices")
     if not isinstance(choices, list) or not choices:
         return Plain(fault, None, None)
-    return Plain(
-        fault, [_whole_choice(each) for each in choices if isinstance(each, dict)], value.get("usage")
-    )
-
-
-def _whole_choice(value: dict[str, Any]) -> Choice:
-    # A whole answer says "message" where a chunk says "delta".
-    return tolerant_choice({**value, "delta": value.get("message") or value.get("delta")})
+    read = [tolerant_choice(each) for each in choices if isinstance(each, dict)]
+    return Plain(fault, read, value.get("usage"))
 
 
 def excerpt(body: bytes, length: int = 200) -> str:

@@ -38,7 +38,7 @@ class Texts:
 
     def keep(self, choice: Choice) -> None:
         """Add what one choice of one chunk carries."""
-        delta = choice.delta or choice.message
+        delta = choice.says
         text = choice.text or (delta.content if delta is not None else None)
         if text:
             self._contents.setdefault(choice.index, []).append(text)
