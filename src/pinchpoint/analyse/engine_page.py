@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "quantile",
     "ranks_of",
     "reads_within",
+    "stretches",
     "summed",
 ]
 
@@ -102,13 +103,17 @@ def load_page(folder: RunFolder, source: str, whole: tuple[int, int]) -> Page:
     t = np.asarray(rows["t_ns"]).astype(np.int64)
     value = np.asarray(rows["value"], dtype=np.float64)
     names = list(zip((str(m) for m in rows["metric"]), (str(e) for e in rows["entity"]), strict=True))
-    page: dict[tuple[str, str], Series] = {}
+    return {names[part.start]: Series(t[part], value[part]) for part in stretches(names)}
+
+
+def stretches(keys: Sequence[object]) -> Iterator[slice]:
+    """Where rows that are sorted by their keys have the same one."""
     start = 0
-    for at in range(1, len(names) + 1):
-        if at == len(names) or names[at] != names[start]:
-            page[names[start]] = Series(t[start:at], value[start:at])
+    for at in range(1, len(keys) + 1):
+        if at == len(keys) or keys[at] != keys[start]:
+            if at > start:
+                yield slice(start, at)
             start = at
-    return page
 
 
 def ranks_of(page: Page, metric: str) -> list[str]:

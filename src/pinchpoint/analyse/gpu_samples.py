@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pinchpoint.analyse.engine_page import Series
+from pinchpoint.analyse.engine_page import Series, stretches
 from pinchpoint.analyse.rates import estimate_refresh
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND
 
-__all__ = ["GAUGES", "Gpu", "load_gpus", "machines", "names_of", "refreshes", "scheme_of"]
+__all__ = ["GAUGES", "Gpu", "any_gpu", "load_gpus", "machines", "names_of", "refreshes", "scheme_of"]
 
 GAUGES = (
     "dram_active",
@@ -40,6 +40,18 @@ class Gpu:
     series: Mapping[str, Series]
 
 
+def any_gpu(folder: RunFolder) -> bool:
+    """Whether any GPU was read in the run.
+
+    Raises:
+        RecordError: a file of the run is damaged.
+    """
+    found = folder.columns(
+        "SELECT 1 AS one FROM samples WHERE list_contains(?, metric) LIMIT 1", [[*GAUGES, *COUNTERS]]
+    )
+    return len(found["one"]) > 0
+
+
 def load_gpus(folder: RunFolder, start_ns: int, end_ns: int) -> list[Gpu]:
     """GPUs that were read around a window, source by source.
 
@@ -57,15 +69,12 @@ def load_gpus(folder: RunFolder, start_ns: int, end_ns: int) -> list[Gpu]:
         zip(*([str(text) for text in rows[name]] for name in ("source", "entity", "metric")), strict=True)
     )
     found: dict[tuple[str, str], dict[str, Series]] = {}
-    begin = 0
-    for at in range(1, len(keys) + 1):
-        if at == len(keys) or keys[at] != keys[begin]:
-            source, entity, metric = keys[begin]
-            own = value[begin:at]
-            told = np.isfinite(own) & ((own < BLANK) | (metric in COUNTERS))
-            if told.any():
-                found.setdefault((source, entity), {})[metric] = Series(t[begin:at][told], own[told])
-            begin = at
+    for part in stretches(keys):
+        source, entity, metric = keys[part.start]
+        own = value[part]
+        told = np.isfinite(own) & ((own < BLANK) | (metric in COUNTERS))
+        if told.any():
+            found.setdefault((source, entity), {})[metric] = Series(t[part][told], own[told])
     return [Gpu(source, entity, series) for (source, entity), series in found.items()]
 
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import Finding, Findings, RungReading
-from pinchpoint.analyse.gpu_samples import Gpu, load_gpus, machines, names_of, refreshes
+from pinchpoint.analyse.gpu_samples import Gpu, any_gpu, load_gpus, machines, names_of, refreshes
 from pinchpoint.analyse.ladders import kind_of
 from pinchpoint.analyse.nvlink import too_short
 from pinchpoint.analyse.offnode import offnode_rows
 from pinchpoint.analyse.ports import watch_facts
 from pinchpoint.analyse.stretch import Window, window_of
+from pinchpoint.analyse.throughput import RATE
 from pinchpoint.analyse.weighing import label
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import MILLISECOND
@@ -36,7 +37,6 @@ REASONS = {
 CHOSEN = 0x1 | 0x2  # nothing to do, or clocks that somebody set: no throttling
 PROFILED = ("dram_active", "tensor_active", "sm_active")
 VALUES = {"power": "power_w", "sm_clock": "sm_clock_mhz"}
-RATES = {"prefill": "input_tok_s", "decode": "output_tok_s", "mixed": "total_tok_s"}
 UNSERVED = "not served: only DCGM's profiling gauges show it (gpu://HOST:9400)"
 
 
@@ -48,7 +48,7 @@ def read_gpus(
     Raises:
         RecordError: a file of the run is damaged.
     """
-    if not folder.files("samples"):
+    if not any_gpu(folder):
         return []
     refresh_ns, watch = refreshes(folder), watch_facts(folder)
     here = str((folder.facts.get("host") or {}).get("name") or "localhost")
@@ -135,7 +135,7 @@ def reasons_of(mask: int) -> tuple[str, ...]:
 
 def gpu_use(found: Findings) -> list[Finding]:
     """One claim for each phase whose GPUs showed both memory and tensor cores: of its rung with the highest throughput."""
-    claims = (_use(kind, found) for kind in RATES)
+    claims = (_use(kind, found) for kind in RATE)
     return [claim for claim in claims if claim is not None]
 
 
@@ -147,7 +147,7 @@ def _use(kind: str, found: Findings) -> Finding | None:
     driven = [r for r in found.rungs if r.rung in both and r.valid and kind_of(r) == kind]
     if not driven:
         return None
-    reading = max(driven, key=lambda r: getattr(r, RATES[kind]) or 0.0)
+    reading = max(driven, key=lambda r: getattr(r, RATE[kind]) or 0.0)
     rows: list[dict[str, Any]] = []
     for row in sorted(both[reading.rung], key=lambda row: -row["gpus"]):
         if not any(

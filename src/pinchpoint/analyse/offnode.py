@@ -12,6 +12,7 @@ from typing import Any
 from pinchpoint.analyse.figures import number, several
 from pinchpoint.analyse.gpu_samples import Gpu, machines, names_of, scheme_of
 from pinchpoint.analyse.nvlink import Octets, Sent, over_nvlink
+from pinchpoint.analyse.ports import HOST_SCHEMES
 from pinchpoint.analyse.stretch import Window
 from pinchpoint.units import MILLISECOND, SECOND
 
@@ -21,7 +22,6 @@ Row = Mapping[str, Any]
 
 # Expert traffic is RDMA; physical ports hold it and all else; the kernel's counters hold none of it. Never two are added.
 COUNTS = ("rdma", "physical", "netdev")
-NICS = ("nic", "rdma", "agent")
 MISSED = 2.0  # times what RDMA devices counted, seen by the ports themselves: worth a word
 TENSOR = "tensor parallelism uses NVLink too, so this is not the share of expert traffic that leaves the node"
 OTHERS = "NIC traffic also holds KV transfer, storage and whatever else leaves the host"
@@ -51,7 +51,7 @@ def offnode_rows(
         row
         for row in fabric
         if row["row"] in ("port", "total") and row["rung"] == window.rung and row["direction"] == "out"
-        and scheme_of(row["source"], watch) in NICS
+        and scheme_of(row["source"], watch) in HOST_SCHEMES
     ]  # fmt: skip
     of_gpu = {(g.source, g.entity): names_of(g.source, g.entity, watch, here) for g in gpus}
     of_nic = {row["source"]: names_of(row["source"], "", watch, here) for row in nics}

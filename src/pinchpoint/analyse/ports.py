@@ -15,6 +15,7 @@ from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import MILLISECOND, SECOND
 
 __all__ = [
+    "HOST_SCHEMES",
     "PortFacts",
     "PortSeries",
     "load_ports",
@@ -32,6 +33,7 @@ MARGIN_REFRESHES = 3
 LONGEST_READ = 0.25  # of an interval between reads: then the rate over it would be in doubt by so much …
 USUAL_READS = 3.0  # … where most reads do not take a good part of it anyway
 BREAKS = ("if_index", "discontinuity")  # a change of these means that the counters began anew
+HOST_SCHEMES = ("nic", "rdma", "agent")  # sources that read a host's own NICs
 
 
 class PortFacts(msgspec.Struct, frozen=True):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pinchpoint.analyse.ports import HOST_SCHEMES
+
 __all__ = ["storm"]
 
 STORM_SHARE = 0.03  # of the time, on this many ports: low use is no spare capacity
 STORM_PORTS = 3
 SILENT = 0.02  # of line rate (or of the busiest port): a host to which nothing, or next to nothing, is sent
 NOTABLE = 0.05  # of the most pauses that any port saw: fewer do not stop a fabric
-HOST_SCHEMES = ("nic", "rdma", "agent")
 
 Port = tuple[str, str]  # source, entity
 _ROOM = "Use is low because ports are paused, not because there is room"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.trust import only_the_generator
 from pinchpoint.record.folder import RunFolder
 
-__all__ = ["exit_code", "unfinished", "write_outcome"]
+__all__ = ["exit_code", "resume_command", "unfinished", "write_outcome"]
 
 
 def write_outcome(folder: RunFolder, findings: Findings) -> None:
@@ -31,5 +33,10 @@ def unfinished(folder: RunFolder) -> str | None:
         return None
     return (
         f"{folder.path} is not finished: it was killed, or is still going on; what is shown are the rungs closed so far "
-        f"({len(folder.closed())}), pinchpoint run --resume {folder.path} goes on after them"
+        f"({len(folder.closed())}), {resume_command(folder)} goes on after them"
     )
+
+
+def resume_command(folder: RunFolder) -> str:
+    """What a person types to go on with it."""
+    return f"pinchpoint run --resume {shlex.quote(str(folder.path))}"

@@ -16,7 +16,7 @@ import msgspec
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.reading import read_latest, read_run
 from pinchpoint.commands.facts import clock, host_facts, proxies_said, run_name
-from pinchpoint.commands.outcome import exit_code, write_outcome
+from pinchpoint.commands.outcome import exit_code, resume_command, write_outcome
 from pinchpoint.commands.self_check import self_check
 from pinchpoint.drive.fleet import Fleet, check_host, open_fleet
 from pinchpoint.drive.orders import Progress, RungDone
@@ -229,18 +229,14 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
         if not rungs:
             raise PinchpointError(
                 f"stopped before the first rung was through: {folder.path} holds nothing to be read; "
-                f"{_resume_command(folder)} begins again"
+                f"{resume_command(folder)} begins again"
             ) from None
         raise PinchpointError(
             f"stopped with {rungs} closed rung{'' if rungs == 1 else 's'} in {folder.path}; nothing measured is lost: "
-            f"pinchpoint analyse {folder.path} reads it, {_resume_command(folder)} goes on"
+            f"pinchpoint analyse {folder.path} reads it, {resume_command(folder)} goes on"
         ) from None
     finally:
         folder.release()
-
-
-def _resume_command(folder: RunFolder) -> str:
-    return f"pinchpoint run --resume {shlex.quote(str(folder.path))}"
 
 
 def _drive_and_read(
@@ -271,7 +267,7 @@ def _drive_and_read(
     if stopped:
         onlooker.note(stopped)
     if stopped and stopped.endswith(GOES_ON):
-        onlooker.note(f"to go on: {_resume_command(folder)}")
+        onlooker.note(f"to go on: {resume_command(folder)}")
     folder.update_facts(stopped=stopped)
     findings = read_run(folder)
     code = exit_code(folder, findings)

@@ -100,17 +100,18 @@ def share(value: Any) -> float:
 
 def count_or_zero(value: Any) -> int:
     """A whole number, zero or more."""
-    found = number(value)
-    if found != int(found) or found < 0:
-        raise PlanError(f"{value!r} must be a whole number, zero or more")
-    return int(found)
+    return _whole(value, 0, "zero")
 
 
 def count(value: Any) -> int:
     """A whole number, one or more."""
+    return _whole(value, 1, "one")
+
+
+def _whole(value: Any, least: int, said: str) -> int:
     found = number(value)
-    if found != int(found) or found < 1:
-        raise PlanError(f"{value!r} must be a whole number, one or more")
+    if found != int(found) or found < least:
+        raise PlanError(f"{value!r} must be a whole number, {said} or more")
     return int(found)
 
 

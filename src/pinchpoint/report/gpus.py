@@ -8,9 +8,8 @@ from typing import Any
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean, sentence
-from pinchpoint.report.grids import Grid, cell_of
-from pinchpoint.report.ladder import Cell, Head, Notes
-from pinchpoint.report.network import rung_name
+from pinchpoint.report.grids import Grid, cell_of, grid_of, rung_name
+from pinchpoint.report.ladder import Cell, Notes
 from pinchpoint.report.words import Words
 
 __all__ = ["gpus", "gpus_said", "offnode"]
@@ -40,9 +39,8 @@ def gpus(findings: Findings, words: Words) -> Grid | None:
     left = ", ".join(words(f"gpus.col.{keys[at]}") for at in range(len(keys)) if at not in shown)
     more = [words("gpus.unserved", columns=left)] if rows and left else []
     more += _left_out(kept, own, words)
-    return _grid(
-        "gpus", [keys[at] for at in shown], [[row[at] for at in shown] for row in rows], words, notes, more
-    )
+    kept_keys, kept_cells = [keys[at] for at in shown], [[row[at] for at in shown] for row in rows]
+    return grid_of(words, "gpus", "gpus", kept_keys, kept_cells, notes, " ".join(more), _METRICS)
 
 
 def _gpu_row(row: Row, words: Words, notes: Notes) -> list[Cell]:
@@ -90,7 +88,8 @@ def offnode(findings: Findings, words: Words) -> Grid | None:
     kept = _few(own, lambda row: row["share"] is not None and not (summed and row["host"]))
     rows = [_offnode_row(row, words, notes) for row in kept]
     keys = ("rung", "host", "offnode", "ends", "nic", "nvlink", "by")
-    return _grid("offnode", keys, rows, words, notes, _left_out(kept, own, words))
+    more = " ".join(_left_out(kept, own, words))
+    return grid_of(words, "gpus", "offnode", keys, rows, notes, more, _METRICS)
 
 
 def _offnode_row(row: Row, words: Words, notes: Notes) -> list[Cell]:
@@ -124,18 +123,6 @@ def _rate(octets: float | None) -> str:
         ((s, u) for s, u in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if octets >= s), (1e3, "kB")
     )
     return f"{figures.plain(octets / size)} {unit}"
-
-
-def _grid(
-    name: str,
-    keys: Sequence[str],
-    rows: list[list[Cell]],
-    words: Words,
-    notes: Notes,
-    more: Sequence[str] = (),
-) -> Grid | None:
-    heads = [Head(key, words(f"gpus.col.{key}"), "", "", _METRICS.get(key, "")) for key in keys]
-    return Grid(words(f"gpus.table.{name}"), heads, rows, notes.lines(), [], " ".join(more)) if rows else None
 
 
 def _rows(findings: Findings, kind: str) -> list[Row]:

@@ -23,9 +23,12 @@ __all__ = [
     "cell_of",
     "flat",
     "gaps",
+    "grid_of",
     "interference",
     "ladder_grid",
     "pauses",
+    "rows_of",
+    "rung_name",
     "rung_scalars",
     "rung_stats",
 ]
@@ -64,6 +67,38 @@ def cell_of(row: Mapping[str, Any], key: str, write: Callable[[Any], str], notes
         return Cell(write(row[key]))
     why = row.get("refused", {}).get(key)
     return Cell(figures.MISSING, (notes(str(why)),) if why else ())
+
+
+def grid_of(
+    words: Words,
+    prefix: str,
+    name: str,
+    keys: Sequence[str],
+    rows: list[list[Cell]],
+    notes: Notes,
+    more: str = "",
+    metrics: Mapping[str, str] | None = None,
+    said: Mapping[str, object] | None = None,
+) -> Grid | None:
+    """The table ``{prefix}.table.{name}`` with columns ``{prefix}.col.{key}``; None without rows.
+
+    ``metrics``: column → the metric that explains it; ``said``: values of the caption.
+    """
+    if not rows:
+        return None
+    heads = [Head(key, words(f"{prefix}.col.{key}"), "", "", (metrics or {}).get(key, "")) for key in keys]
+    return Grid(words(f"{prefix}.table.{name}", **(said or {})), heads, rows, notes.lines(), [], more)
+
+
+def rows_of(findings: Findings, kind: str) -> list[dict[str, Any]]:
+    """Rows of ``findings.fabric`` of one kind."""
+    return [row for row in findings.fabric if row.get("row") == kind]
+
+
+def rung_name(row: Mapping[str, Any]) -> str:
+    """``mixed c32``."""
+    level = "" if row.get("concurrency") is None else f" c{row['concurrency']}"
+    return f"{clean(row.get('profile', ''), 24)}{level}"
 
 
 def _heads(keys: Sequence[str], words: Words, **units: str) -> list[Head]:

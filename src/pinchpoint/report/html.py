@@ -234,10 +234,10 @@ def _network_said(findings: Findings, words: Words) -> list[str]:
         for h in (verdict.hypotheses if verdict else [])
         if h.cause in ("network", "network latency") and h.words
     ]
-    if network.rows_of(findings, "port"):
+    if grids.rows_of(findings, "port"):
         return [line[:1].upper() + line[1:] for line in said]
     read = sorted(
-        {str(sign) for row in network.rows_of(findings, "signs_read") for sign in row.get("read", ())}
+        {str(sign) for row in grids.rows_of(findings, "signs_read") for sign in row.get("read", ())}
     )
     if not read:
         return [words("html.network.unwatched"), words("html.network.how")]

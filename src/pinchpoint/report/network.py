@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
-from pinchpoint.report.grids import Grid
-from pinchpoint.report.ladder import Cell, Head, Notes
+from pinchpoint.report.grids import Grid, grid_of, rows_of, rung_name
+from pinchpoint.report.ladder import Cell, Notes
 from pinchpoint.report.wire import wire_grids
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
-__all__ = ["bits", "busiest_rung", "engine", "network", "port_name", "rows_of", "rung_name"]
+__all__ = ["bits", "busiest_rung", "engine", "network", "port_name"]
 
 Row = Mapping[str, Any]
 
 _MOST_PORTS = 24
 _MOST_SIGNS = 24
-
-
-def rows_of(findings: Findings, kind: str) -> list[dict[str, Any]]:
-    """Rows of ``findings.fabric`` of one kind."""
-    return [row for row in findings.fabric if row.get("row") == kind]
 
 
 def network(findings: Findings, words: Words) -> list[Grid]:
@@ -63,13 +58,6 @@ def bits(value: float | None) -> str:
     return f"{value:.0f} bit/s"
 
 
-def _grid(
-    name: str, keys: Sequence[str], rows: list[list[Cell]], words: Words, notes: Notes, **values: object
-) -> Grid | None:
-    heads = [Head(key, words(f"net.col.{key}"), "", "", "") for key in keys]
-    return Grid(words(f"net.table.{name}", **values), heads, rows, notes.lines()) if rows else None
-
-
 def _notes(words: Words) -> Notes:
     return Notes(words("note.at"))
 
@@ -77,12 +65,6 @@ def _notes(words: Words) -> Notes:
 def _refused(row: Row, key: str, text: str, notes: Notes) -> Cell:
     why = row.get("refused", {}).get(key)
     return Cell(text, (notes(str(why)),) if why and text == figures.MISSING else ())
-
-
-def rung_name(row: Row) -> str:
-    """``mixed c32``."""
-    level = "" if row.get("concurrency") is None else f" c{row['concurrency']}"
-    return f"{clean(row.get('profile', ''), 24)}{level}"
 
 
 def _ports(findings: Findings, words: Words) -> Grid | None:
@@ -108,7 +90,8 @@ def _ports(findings: Findings, words: Words) -> Grid | None:
         ])  # fmt: skip
     keys = ("port", "direction", "typical", "mean", "highest", "blind", "use", "course")
     said = {"rung": rung_name(own[0]) if own else "", "shown": len(rows), "n": len(own)}
-    return _grid("ports.some" if len(own) > len(rows) else "ports", keys, rows, words, notes, **said)
+    name = "ports.some" if len(own) > len(rows) else "ports"
+    return grid_of(words, "net", name, keys, rows, notes, said=said)
 
 
 def _wave(wave: Row, words: Words) -> str:
@@ -138,7 +121,7 @@ def _totals(findings: Findings, words: Words) -> Grid | None:
             Cell(figures.ratio(row.get("relative_cost"))),
         ])  # fmt: skip
     keys = ("rung", "source", "direction", "ports", "sum", "hottest", "per_token", "cost")
-    return _grid("totals", keys, rows, words, notes)
+    return grid_of(words, "net", "totals", keys, rows, notes)
 
 
 def _rails(findings: Findings, words: Words) -> Grid | None:
@@ -152,7 +135,9 @@ def _rails(findings: Findings, words: Words) -> Grid | None:
         ]
         for row in rows_of(findings, "rails")
     ]
-    return _grid("rails", ("rung", "source", "direction", "uneven", "words"), rows, words, _notes(words))
+    return grid_of(
+        words, "net", "rails", ("rung", "source", "direction", "uneven", "words"), rows, _notes(words)
+    )
 
 
 def _signs(findings: Findings, words: Words) -> Grid | None:
@@ -170,7 +155,9 @@ def _signs(findings: Findings, words: Words) -> Grid | None:
         ]
         for row in signs[:_MOST_SIGNS]
     ]
-    return _grid("signs", ("rung", "sign", "port", "metric", "grown", "per_s"), rows, words, _notes(words))
+    return grid_of(
+        words, "net", "signs", ("rung", "sign", "port", "metric", "grown", "per_s"), rows, _notes(words)
+    )
 
 
 # -- the engine's own view ------------------------------------------------------------------------------------------
@@ -182,7 +169,7 @@ def engine(findings: Findings, words: Words) -> Grid | None:
     notes = _notes(words)
     rows = [_engine_row(row, len({r["source"] for r in own}) > 1, notes) for row in own]
     keys = ("rung", "in_flight", "waiting", "tokens", "ttft", "queue", "kv", "preemptions", "differences")
-    grid = _grid("engine", keys, rows, words, notes)
+    grid = grid_of(words, "net", "engine", keys, rows, notes)
     if grid is None:
         return None
     # A column that no engine of this run serves would be dashes from top to bottom.

@@ -25,7 +25,8 @@ from pinchpoint.report import figures
 from pinchpoint.report.canvas import ROLES, Drawing, Key, bare, label
 from pinchpoint.report.clean import clean
 from pinchpoint.report.engine_pictures import engine_course
-from pinchpoint.report.network import port_name, rows_of
+from pinchpoint.report.grids import rows_of
+from pinchpoint.report.network import port_name
 from pinchpoint.report.words import Words
 from pinchpoint.units import SECOND
 

@@ -11,8 +11,8 @@ from pinchpoint.record.folder import RunFolder
 from pinchpoint.report import drawn, figures, ladder_pictures, network_pictures, token_pictures
 from pinchpoint.report.canvas import Drawing, Key, item
 from pinchpoint.report.clean import clean
+from pinchpoint.report.grids import rung_name
 from pinchpoint.report.ladder import Ladder
-from pinchpoint.report.network import rung_name
 from pinchpoint.report.terminal import level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, SECOND, show_duration

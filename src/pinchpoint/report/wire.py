@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
-from pinchpoint.report.grids import Grid, cell_of
-from pinchpoint.report.ladder import Cell, Head, Notes
+from pinchpoint.report.grids import Grid, cell_of, grid_of, rows_of, rung_name
+from pinchpoint.report.ladder import Cell, Notes
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
 
@@ -24,28 +24,6 @@ def wire_grids(findings: Findings, words: Words) -> list[Grid]:
     """Cost per token, what it is paid for, headroom, share of prefill; those that have rows."""
     drawn = (_headroom, _cost, _paid, _expected, _prefill_share)
     return [grid for draw in drawn if (grid := draw(findings, words)) is not None]
-
-
-def _rows(findings: Findings, kind: str) -> list[dict[str, Any]]:
-    return [row for row in findings.fabric if row.get("row") == kind]
-
-
-def _rung(row: Row) -> Cell:
-    level = "" if row.get("concurrency") is None else f" c{row['concurrency']}"
-    return Cell(f"{clean(row.get('profile', ''), 24)}{level}")
-
-
-def _grid(
-    name: str,
-    keys: Sequence[str],
-    rows: list[list[Cell]],
-    words: Words,
-    notes: Notes,
-    more: str = "",
-    **values: object,
-) -> Grid | None:
-    heads = [Head(key, words(f"net.col.{key}"), "", "", "") for key in keys]
-    return Grid(words(f"net.table.{name}", **values), heads, rows, notes.lines(), [], more) if rows else None
 
 
 def _between(value: str, low: float | None, high: float | None, write: Callable[[Any], str]) -> str:
@@ -71,14 +49,14 @@ def _ms(value: float) -> str:
 
 
 def _cost(findings: Findings, words: Words) -> Grid | None:
-    own, notes = _rows(findings, "cost"), Notes(words("note.at"))
+    own, notes = rows_of(findings, "cost"), Notes(words("note.at"))
     sized = any(row.get("message_bytes") is not None for row in own)
     rows = []
     for row in own:
         relative = cell_of(row, "relative_cost", figures.ratio, notes)
         ends = row["relative_low"], row["relative_high"]
         rows.append([
-            _rung(row), cell_of(row, "octets_per_token", octets, notes),
+            Cell(rung_name(row)), cell_of(row, "octets_per_token", octets, notes),
             Cell(_between(relative.text, *ends, figures.ratio), relative.notes),
             cell_of(row, "steps_s", figures.plain, notes), cell_of(row, "tokens_per_gpu_step", figures.plain, notes),
             cell_of(row, "frame_octets", figures.plain, notes),
@@ -94,11 +72,11 @@ def _cost(findings: Findings, words: Words) -> Grid | None:
         "frame",
         *(["message"] if sized else []),
     )
-    return _grid("cost", keys, rows, words, notes, counts=counts)
+    return grid_of(words, "net", "cost", keys, rows, notes, said={"counts": counts})
 
 
 def _paid(findings: Findings, words: Words) -> Grid | None:
-    row, notes = next(iter(_rows(findings, "paid")), None), Notes(words("note.at"))
+    row, notes = next(iter(rows_of(findings, "paid")), None), Notes(words("note.at"))
     if row is None:
         return None
     rows = []
@@ -112,11 +90,11 @@ def _paid(findings: Findings, words: Words) -> Grid | None:
         more.append(words("net.paid.scatter", times=figures.plain(row["scatter"], 2)))
     if row["answers"]:
         more.append(words("net.paid.answers", answers="; ".join(words.said(text) for text in row["answers"])))
-    return _grid("paid", ("paid", "amount", "interval"), rows, words, notes, " ".join(more))
+    return grid_of(words, "net", "paid", ("paid", "amount", "interval"), rows, notes, " ".join(more))
 
 
 def _expected(findings: Findings, words: Words) -> Grid | None:
-    row = next(iter(_rows(findings, "expected")), None)
+    row = next(iter(rows_of(findings, "expected")), None)
     if row is None:
         return None
     rows = [
@@ -134,30 +112,32 @@ def _expected(findings: Findings, words: Words) -> Grid | None:
     )
     more = words("net.expected.said", measured=measured, said=words.said(row["said"]))
     keys = ("exchange", "dispatch", "sends", "over_measured", "fits")
-    return _grid("expected", keys, rows, words, Notes(words("note.at")), more, nodes=row["nodes"])
+    return grid_of(
+        words, "net", "expected", keys, rows, Notes(words("note.at")), more, said={"nodes": row["nodes"]}
+    )
 
 
 def _headroom(findings: Findings, words: Words) -> Grid | None:
     notes = Notes(words("note.at"))
     rows = []
-    for row in _rows(findings, "headroom"):
+    for row in rows_of(findings, "headroom"):
         late = cell_of(row, "latency_share", figures.percent, notes)
         rows.append([
-            _rung(row), _port(row, words),
+            Cell(rung_name(row)), _port(row, words),
             cell_of(row, "bandwidth_share", figures.percent, notes),
             Cell(_between(late.text, row["latency_low"], row["latency_high"], figures.percent), late.notes),
             cell_of(row, "wire_ms_per_step", _ms, notes), cell_of(row, "step_ms", _ms, notes),
             cell_of(row, "blind_ms", _ms, notes),
         ])  # fmt: skip
     keys = ("rung", "port", "bandwidth", "latency", "wire", "step", "blind")
-    return _grid("headroom", keys, rows, words, notes)
+    return grid_of(words, "net", "headroom", keys, rows, notes)
 
 
 def _prefill_share(findings: Findings, words: Words) -> Grid | None:
     notes = Notes(words("note.at"))
     keys = ("from_ports", "from_tokens", "with_steps")
     rows = [
-        [_rung(row), *(cell_of(row, key, figures.percent, notes) for key in keys)]
-        for row in _rows(findings, "prefill_share")
+        [Cell(rung_name(row)), *(cell_of(row, key, figures.percent, notes) for key in keys)]
+        for row in rows_of(findings, "prefill_share")
     ]
-    return _grid("prefill_share", ("rung", *keys), rows, words, notes)
+    return grid_of(words, "net", "prefill_share", ("rung", *keys), rows, notes)
