@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -193,25 +194,15 @@ def served(draw_name: str, seed: int, **engine: object) -> Twin:
     )
 
 
-def narrow_proxy(seed: int, folder: Path) -> Findings:
-    """A proxy that passes fewer bytes a second than the engine makes; the engine's own metrics are read past it."""
+def narrow_proxy(seed: int, folder: Path, *, seen: bool = True) -> Findings:
+    """A proxy that passes fewer bytes a second than the engine makes; ``seen``: the engine's metrics are read past it."""
     draw = draw_of("narrow", seed)
     with (
         TwinProcess(served("narrow", seed)) as engine,
         Proxy(engine.url, bytes_s=draw.uniform(20e3, 30e3)) as proxy,
     ):
-        watch = ("none", engine.url.replace("http", "engine"))
+        watch = ("none", engine.url.replace("http", "engine")) if seen else ("none",)
         return drive(proxy.url, folder, seed, (DECODES,), (2, 4, 8, 16), watch=watch, per_slot=4)
-
-
-def narrow_proxy_unseen(seed: int, folder: Path) -> Findings:
-    """The same without them."""
-    draw = draw_of("narrow", seed)
-    with (
-        TwinProcess(served("narrow", seed)) as engine,
-        Proxy(engine.url, bytes_s=draw.uniform(20e3, 30e3)) as proxy,
-    ):
-        return drive(proxy.url, folder, seed, (DECODES,), (2, 4, 8, 16), per_slot=4)
 
 
 def slow_first_byte(seed: int, folder: Path) -> Findings:
@@ -294,7 +285,8 @@ SERVERS = (
     Scenario("starved client", "real", (CLIENT,), starved_client),
     Scenario("proxy of few connections", "real", (QUEUE,), few_connections),
     Scenario("narrow proxy", "real", (FRONT,), narrow_proxy),
-    Scenario("narrow proxy, unseen", "real", (FRONT,), narrow_proxy_unseen, open=(FRONT,), undecided_is_right=True),
+    Scenario("narrow proxy, unseen", "real", (FRONT,), partial(narrow_proxy, seen=False), open=(FRONT,),
+             undecided_is_right=True),
     Scenario("slow first byte", "real", (FRONT,), slow_first_byte),
     Scenario("llama.cpp, large batch", "real", (INTERFERENCE,), large_batch, present=(PREFILL, DECODE, QUEUE)),
     Scenario("llama.cpp, few slots", "real", (QUEUE,), few_slots),
