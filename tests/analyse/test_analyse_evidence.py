@@ -137,9 +137,22 @@ def test_waiting_is_told_by_the_median_and_from_a_tenth_of_it():
     grown, evidence, weighed = waits(0.0021)
     assert grown == pytest.approx(2.1)
     assert (evidence, weighed) == (
-        ["beyond the knee median TTFT grows by 2.1 ms: waiting, at least"],
+        ["beyond the knee a prompt waits at least 2.1 ms longer, by its median TTFT"],
         "contributes",
     )
+
+
+def test_what_steps_grew_is_not_waiting():
+    """A step of 20 ms and of 40 ms: whoever comes waits for one to end and is computed in the next, 40 ms longer."""
+
+    def waits(ttft_s):
+        rungs = [rung(i, "decode", 128, 2048, c, r, ttft_s=t, tpot=tpot)
+                 for i, (c, r, t, tpot) in enumerate([(8, 100, 0.04, 20.0), (16, 101, ttft_s, 40.0)])]  # fmt: skip
+        found = together(rungs)
+        return found.ceilings[0].queueing_ms, state(found, "queue and admission")
+
+    assert waits(0.08) == (0.0, "cleared")
+    assert waits(0.28) == (pytest.approx(200.0), "contributes")
 
 
 # -- interference -------------------------------------------------------------------------------------------------

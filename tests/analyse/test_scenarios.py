@@ -6,6 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from test_analyse_ladders import stats
 
@@ -14,6 +15,7 @@ from pinchpoint.analyse.reading import together
 from pinchpoint.report.words import Words
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
+QUEUE = "queue and admission"
 PLAYED = [("nothing binds", 0), ("decode step", 2), ("interference", 0), ("few places", 1)]
 
 
@@ -77,3 +79,72 @@ def test_a_ladder_that_stops_rising_need_not_be_the_step(levels, state, words):
     assert (found.state, words in found.words) == (state, True), found.words
     assert Words("ko").said.knows(found.words), Words("ko").said(found.words)
     assert not found.would_decide or Words("ko").said.knows(found.would_decide)
+
+
+BUNDLED = {"interference.base_gap_ms": "arrivals are bundled (the median gap is near zero): no gap is a step"}
+
+
+def few_decode(refused, **engine):
+    """Four of eight streams decode at either level; ``engine``: its own counts at the second, of 8 in flight."""
+    rungs = [
+        msgspec.structs.replace(r, refused=refused) for r in alone((4, 200, 20, 20, 2), (8, 201, 20, 20, 4))
+    ]
+    row = {
+        "row": "engine",
+        "rung": 1,
+        "profile": "decode",
+        "concurrency": 8,
+        "in_flight_client": 8.0,
+        **engine,
+    }
+    found = together(rungs[1:], engine=[row] if engine else [])
+    told = {h.cause: h for h in found.verdict.hypotheses}
+    for one in (told[QUEUE], told["API front end"]):
+        assert Words("ko").said.knows(one.words), one.words
+        assert not one.would_decide or Words("ko").said.knows(one.would_decide), one.would_decide
+    return told
+
+
+@pytest.mark.parametrize(
+    ("refused", "engine", "queued", "front"),
+    [
+        # Nothing but the client: they wait for a place, or their tokens are held and then come at once.
+        ({}, {}, "binds", "not decided"),
+        (BUNDLED, {}, "not decided", "not decided"),
+        # The engine: half wait in its queue; half never came to it; all are in it, and none waits.
+        ({}, {"waiting_mean": 4.0, "in_flight_engine": 8.0, "tokens_over_client": 1.0}, "binds", "cleared"),
+        ({}, {"waiting_mean": 0.0, "in_flight_engine": 3.0, "tokens_over_client": 1.0}, "cleared", "binds"),
+        (
+            {},
+            {"waiting_mean": 0.0, "in_flight_engine": 6.0, "tokens_over_client": 1.0},
+            "cleared",
+            "contributes",
+        ),
+        (
+            {},
+            {"waiting_mean": 0.0, "in_flight_engine": 7.9, "tokens_over_client": 1.0},
+            "not decided",
+            "cleared",
+        ),
+        # One of two engines was read: what it has says nothing of the others.
+        (
+            {},
+            {"waiting_mean": 0.0, "in_flight_engine": 4.0, "tokens_over_client": 0.5},
+            "binds",
+            "not decided",
+        ),
+    ],
+)
+def test_where_those_wait_that_do_not_decode(refused, engine, queued, front):
+    told = few_decode(refused, **engine)
+    assert (told[QUEUE].state, told["API front end"].state) == (queued, front), told[QUEUE].words
+
+
+def test_a_ladder_whose_tokens_arrive_bundled_is_not_the_step_before_the_engine_says_so():
+    rungs = [
+        msgspec.structs.replace(r, refused=BUNDLED) for r in alone((8, 200, 40, 40, 8), (16, 202, 79, 79, 16))
+    ]
+    pace = {"row": "engine", "rung": 1, "profile": "decode", "concurrency": 16, "gap_mean_ms": 78.0}
+    for rows, expected in (([], "not decided"), ([pace], "binds")):
+        (step,) = (h for h in together(rungs, engine=rows).verdict.hypotheses if h.cause == "decode step")
+        assert (step.state, Words("ko").said.knows(step.words)) == (expected, True), step.words

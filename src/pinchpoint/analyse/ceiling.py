@@ -21,6 +21,7 @@ __all__ = ["Level", "ceilings", "levels", "own_rate", "shapes", "ttft_ms", "with
 
 NEAR = 0.95  # the knee is the smallest rung at this share of the ceiling or more
 SPREAD = 1.25  # a plateau must hold over at least this ratio of concurrency
+STEPS_IN = 2  # that a prompt stands in although nobody keeps it waiting
 NOISY = 1 / 3  # half of an interval over its value: from here on a rate says too little
 
 State = Literal["not reached", "plateau", "retrograde", "possible fall", "one rung", "undecided"]
@@ -130,11 +131,18 @@ def _noisy(level: Level) -> bool:
 
 
 def _queueing(knee: Level, last: Level) -> float | None:
-    """Median TTFT beyond that of the knee at equal lengths: a lower bound of waiting, ms."""
+    """Median TTFT beyond that of the knee at equal lengths, less the steps' own growth: a lower bound of waiting, ms.
+
+    Whoever is admitted at once still waits for the step under way to end and is computed in the next: two steps.
+    """
     if last.concurrency <= knee.concurrency:
         return None
     at_knee, at_last = ttft_ms(knee.readings), ttft_ms(last.readings)
-    return None if at_knee is None or at_last is None else max(0.0, at_last - at_knee)
+    if at_knee is None or at_last is None:
+        return None
+    before, after = (_mean([r.tpot_ms.mean for r in level.readings if r.tpot_ms]) for level in (knee, last))
+    slower = 0.0 if before is None or after is None else max(0.0, after - before)
+    return max(0.0, at_last - at_knee - STEPS_IN * slower)
 
 
 def ttft_ms(readings: Sequence[RungReading]) -> float | None:

@@ -228,7 +228,9 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     knee: int | None = None
     knee_low: int | None = None  # the bracket: last rung below 95 %, first at or above
     reached_at: int | None = None
-    queueing_ms: float | None = None  # TTFT at the last rung minus TTFT at the knee: lower bound of waiting
+    queueing_ms: float | None = (
+        None  # TTFT at the last rung less that at the knee and what steps grew: waiting, at least
+    )
     unloaded_ttft_ms: float | None = None
     unloaded_tpot_ms: float | None = None
     onset: int | None = None  # smallest concurrency at which interference is seen (mixed)

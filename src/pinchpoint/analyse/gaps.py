@@ -12,9 +12,11 @@ from pinchpoint.analyse.window import Window
 from pinchpoint.units import MILLISECOND
 
 __all__ = [
+    "BUFFERED",
     "Base",
     "Gaps",
     "base_gap",
+    "bundled",
     "excess_share",
     "own_median_share",
     "path_buffer",
@@ -26,6 +28,8 @@ STALL = 3.0  # a gap over this many base gaps is a stall
 
 NEAR_ZERO_NS = 0.1 * MILLISECOND  # two events of one read, or of one wake-up of the reader
 BUNDLED = 10.0  # the mean gap is this many medians, and the median near zero: arrivals come in bundles
+BUNDLES, ONE_PIECE = "arrivals are bundled", "whole answers arrive in one piece"
+BUFFERED = "the stream is buffered on the path"
 
 BIN = 0.02  # of the natural logarithm: bins of 2 %
 SMOOTH = 4  # bins, one standard deviation of the smoothing
@@ -70,9 +74,9 @@ def base_gap(lengths: Ints) -> Base:
         return Base(None, f"the base gap needs 20 gaps, there are {len(lengths)}")
     median, mean = float(np.median(lengths)), float(lengths.mean())
     if median < NEAR_ZERO_NS and mean >= BUNDLED * max(median, 1.0):
-        return Base(None, "arrivals are bundled (the median gap is near zero): no gap is a step")
+        return Base(None, f"{BUNDLES} (the median gap is near zero): no gap is a step")
     if median == 0:
-        return Base(None, "whole answers arrive in one piece (the median gap is zero): no gap is a step")
+        return Base(None, f"{ONE_PIECE} (the median gap is zero): no gap is a step")
     floor = min(NEAR_ZERO_NS, median / 20)
     logs = np.log(lengths[lengths > floor].astype(np.float64))
     low = _low_mode(logs, len(lengths))
@@ -96,6 +100,11 @@ def _low_mode(logs: Floats, n: int) -> float:
         if smooth[peak] >= LEAST_HEIGHT * smooth.max() and near >= LEAST_MASS * n:
             return float(first + (peak + 0.5) * BIN)
     return float(first + (int(smooth.argmax()) + 0.5) * BIN)
+
+
+def bundled(reason: str | None) -> bool:
+    """Whether a base gap was refused for what holds tokens on their way: when the first was made is not known then."""
+    return reason is not None and reason.startswith((BUNDLES, ONE_PIECE, BUFFERED))
 
 
 def excess_share(lengths: Ints, base_ns: float) -> float:

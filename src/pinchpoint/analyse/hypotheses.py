@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pinchpoint.analyse.admission import queue
 from pinchpoint.analyse.blocking import IDLE_HOST, interference
 from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
-from pinchpoint.analyse.phases import decode, pauses, prefill, queue
+from pinchpoint.analyse.phases import decode, pauses, prefill
 from pinchpoint.analyse.trust import HEAVY, SHORT, limited, only_the_generator
 from pinchpoint.analyse.watched import asks, front_end, kv, latency, network, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided

@@ -1,27 +1,22 @@
-"""Causes inside the engine: prefill, decode, admission, pauses nobody explains.
-
-Strength only ranks.
-"""
+"""Causes inside the engine: prefill, decode, pauses nobody explains. Strength only ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pinchpoint.analyse.admission import IDLE_SLOTS, arrives_bundled, idle, streams_of
 from pinchpoint.analyse.blocking import IDLE_HOST
-from pinchpoint.analyse.ceiling import ttft_ms
 from pinchpoint.analyse.figures import many, ms, percent, rate
 from pinchpoint.analyse.findings import Ceiling, Findings, Hypothesis, RungReading
-from pinchpoint.analyse.ladders import Ladder, ceiling_of, kind_of, ladders
+from pinchpoint.analyse.ladders import Ladder, ceiling_of, ladders
 from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
-from pinchpoint.analyse.watched import asks, held_up
+from pinchpoint.analyse.watched import asks, held_up, paced
 from pinchpoint.analyse.weighing import State, label, reason, undecided
 
-__all__ = ["QUEUED", "decode", "pauses", "prefill", "queue"]
+__all__ = ["decode", "pauses", "prefill"]
 
 PLACES = "more places or KV cache, so that more streams share a step"
 FULL, HALF = 0.80, 0.50  # of the prefill ceiling, taken by mixed load
-IDLE_SLOTS = 0.20  # of those in flight, not decoding although nothing but decoding was asked
-QUEUED = 0.1  # of TTFT at the knee: growth beyond it that counts as waiting
 STILL, SOME_STILL = 0.10, 0.05  # share of the window in pauses without a prompt
 STANDING = 0.20  # of decode time beyond the base gap: streams that stand still while the step goes on
 
@@ -107,6 +102,9 @@ def decode(found: Findings) -> Hypothesis:
     if held_up(found, ladder.profile) is not None:
         why = f"decode alone stops rising, but tokens are held up on their way from the engine: {words}"
         return undecided(cause, why, "decode without what stands between engine and client")
+    if any(arrives_bundled(r) for r in ladder.levels[-1].readings) and not paced(found, ladder.profile):
+        why = f"decode alone stops rising, but tokens arrive bundled, as if something on the way held them: {words}"
+        return undecided(cause, why, asks(found, "time between tokens", "gap_mean_ms"))
     other = _not_the_step(ladder)
     if other is not None:
         return undecided(cause, f"decode alone stops rising, but {other}: {words}", PLACES)
@@ -122,9 +120,9 @@ def decode(found: Findings) -> Hypothesis:
 def _not_the_step(ladder: Ladder) -> str | None:
     """What keeps a ladder of decode alone from rising that is not the step: too few places, or streams taken out of it."""
     readings = ladder.levels[-1].readings
-    idle, where = max(((_idle(r) or 0.0, r) for r in readings), key=lambda w: w[0])
-    if idle >= IDLE_SLOTS:
-        return f"only {_streams(where):.3g} streams decode at once"
+    share, where = max(((idle(r) or 0.0, r) for r in readings), key=lambda w: w[0])
+    if share >= IDLE_SLOTS:
+        return f"only {streams_of(where):.3g} streams decode at once"
     first, last = _grown(ladder.levels[0].readings), _grown(readings)
     if first is None or last is None or min(_standing(r) for r in readings) < STANDING:
         return None
@@ -147,22 +145,6 @@ def _standing(r: RungReading) -> float:
     return (r.interference.own_base_share if r.interference else None) or 0.0
 
 
-def _streams(r: RungReading) -> float:
-    return (r.interference.decoding_streams if r.interference else None) or 0.0
-
-
-def _idle(r: RungReading) -> float | None:
-    """Share of those in flight that do not decode."""
-    if (
-        not r.interference
-        or r.interference.decoding_streams is None
-        or not r.client
-        or not r.client.in_flight_mean
-    ):
-        return None
-    return 1 - r.interference.decoding_streams / r.client.in_flight_mean
-
-
 def _decode_words(ladder: Ladder, top: Ceiling) -> str:
     """``665 → 1,217 tok/s from 32 to 64 streams while a token went from 46.7 to 52.2 ms``, by way of the peak."""
     levels = [v for v in ladder.levels if not all(limited(r) for r in v.readings)]
@@ -178,39 +160,6 @@ def _decode_words(ladder: Ladder, top: Ceiling) -> str:
         f" (peak at {top.reached_at})" if top.reached_at not in (last.concurrency, first.concurrency) else ""
     )
     return f"{rates} tok/s from {at} streams{peak}{slower}"
-
-
-def queue(found: Findings) -> Hypothesis:
-    """Waiting to be admitted."""
-    cause = "queue and admission"
-    waiting = [
-        (share, r)
-        for r in found.rungs
-        if kind_of(r) == "decode" and sound(r) and (share := _idle(r)) is not None
-    ]
-    idle, where = max(waiting, key=lambda w: w[0], default=(0.0, None))
-    if where is not None and idle >= IDLE_SLOTS:
-        return Hypothesis(
-            cause=cause, state="binds", strength=idle,
-            words=f"{label(where)}: only {_streams(where):.3g} streams decode at once, the rest wait for a place",
-            would_decide=asks(found, "waiting requests", "waiting_mean"),
-        )  # fmt: skip
-    known = [c for c in found.ceilings if c.knee is not None]
-    would = asks(found, "queue time", "queue_mean_ms")
-    if not known:
-        return undecided(cause, "no ladder showed its ceiling, so work and waiting cannot be told apart",
-                     f"rungs beyond the knee, or {would}")  # fmt: skip
-    queued = [c for c in known if c.queueing_ms and c.queueing_ms >= QUEUED * _knee_ttft(found, c)]
-    evidence = [f"{c.profile} {c.isl}/{c.osl}: median TTFT beyond the knee at {c.knee} grows by {ms(c.queueing_ms or 0)}, "
-                "a lower bound of waiting" for c in queued]  # fmt: skip
-    if not evidence:
-        return Hypothesis(
-            cause=cause,
-            state="cleared",
-            words=f"median TTFT hardly grows beyond the knee in {many(len(known), 'ladder')}",
-        )
-    return Hypothesis(cause=cause, state="contributes", strength=0.2, evidence_for=evidence,
-                      words="beyond the knee more users only wait longer", would_decide=would)  # fmt: skip
 
 
 def pauses(found: Findings) -> Hypothesis:
@@ -267,11 +216,3 @@ def _excuse(r: RungReading) -> str:
 def _tpot(readings: Sequence[RungReading]) -> float | None:
     known = [r.tpot_ms.mean for r in readings if r.tpot_ms and r.tpot_ms.mean]
     return sum(known) / len(known) if known else None
-
-
-def _knee_ttft(found: Findings, ceiling: Ceiling) -> float:
-    shape = (ceiling.profile, ceiling.isl, ceiling.osl, ceiling.knee)
-    return (
-        ttft_ms([r for r in found.rungs if (r.profile, r.isl, r.osl, r.concurrency) == shape and r.valid])
-        or 0.0
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from pinchpoint.analyse.admission import QUEUED
 from pinchpoint.analyse.blocking import CAUSE
 from pinchpoint.analyse.doubts import doubts_of
 from pinchpoint.analyse.figures import capital, many, ms, percent, rate
@@ -20,7 +21,6 @@ from pinchpoint.analyse.ladders import (
     lost_share,
 )
 from pinchpoint.analyse.levels import Level
-from pinchpoint.analyse.phases import QUEUED
 from pinchpoint.analyse.trust import all_limited, left_out, limited, pressed, pressure_words, prompted
 
 __all__ = ["findings_of"]
@@ -204,7 +204,9 @@ def _ceiling(ladder: Ladder, found: Findings) -> list[Finding]:
         return []
     evidence = []
     if ceiling.queueing_ms and ceiling.queueing_ms >= QUEUED * _knee_ttft(ladder, ceiling):
-        evidence.append(f"beyond the knee median TTFT grows by {ms(ceiling.queueing_ms)}: waiting, at least")
+        evidence.append(
+            f"beyond the knee a prompt waits at least {ms(ceiling.queueing_ms)} longer, by its median TTFT"
+        )
     if ceiling.unloaded_ttft_ms is not None:
         evidence.append(f"unloaded, at concurrency 1: TTFT {ms(ceiling.unloaded_ttft_ms)}")
     return [

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Interference, Stall
-from pinchpoint.analyse.gaps import STALL, stalls
+from pinchpoint.analyse.gaps import BUFFERED, STALL, stalls
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
 from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
@@ -30,7 +30,7 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
         refused.update({key: reason for key in ("gap_ms", "gap_time_ms", "gap_p99_over_p50", "interference",
                                               "stall", "pauses")})  # fmt: skip
         return {}
-    if "buffered on the path" in base.reason:
+    if base.reason.startswith(BUFFERED):
         rung.notes.append(
             f"{base.reason}; TTFT and gaps describe the proxy. Ask for identity encoding, or measure beside the server"
         )

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from pinchpoint.analyse.context import Context
-from pinchpoint.analyse.gaps import Base, Gaps, base_gap, path_buffer, window_gaps
+from pinchpoint.analyse.gaps import BUFFERED, Base, Gaps, base_gap, path_buffer, window_gaps
 from pinchpoint.analyse.latency import Latencies, cut_off, latencies, served_tokens
 from pinchpoint.analyse.tables import MISSING, Bools, Ints, RungTables
 from pinchpoint.analyse.throughput import Flows
@@ -57,7 +57,7 @@ class RungView:
     def base(self) -> Base:
         size = path_buffer(self.tables, self.served)
         if size is not None:
-            return Base(None, f"the stream is buffered on the path ({size // 1024} KiB)")
+            return Base(None, f"{BUFFERED} ({size // 1024} KiB)")
         return base_gap(self.gaps.length)
 
     @cached_property

@@ -11,7 +11,19 @@ from pinchpoint.analyse.headroom import stressed
 from pinchpoint.analyse.trust import limited
 from pinchpoint.analyse.weighing import State, undecided
 
-__all__ = ["asks", "front_end", "held_up", "kv", "latency", "network", "unequal_ranks"]
+__all__ = [
+    "Row",
+    "asks",
+    "front_end",
+    "held_up",
+    "in_flight_words",
+    "inside",
+    "kv",
+    "latency",
+    "network",
+    "paced",
+    "unequal_ranks",
+]
 
 Row = Mapping[str, Any]
 
@@ -25,7 +37,9 @@ SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
 SAME_TOKEN = (
     0.25  # of the client's time per token: the engine's own mean is of the whole rung, not of its window
 )
-MOST_OF = 0.5  # of a request's time, spent between engine and client
+MOST_OF = 0.5  # of a request's time, or of those in flight, spent between engine and client
+SOME_AWAY, FEW_AWAY = 0.2, 0.1  # of those in flight, not in the engine
+ALL_TOKENS = 0.9  # of what came, counted by the engines read: else there are others, and counts of requests say nothing
 
 
 def asks(found: Findings, what: str, key: str) -> str:
@@ -213,6 +227,9 @@ def front_end(found: Findings) -> Hypothesis:
     cause = "API front end"
     rows = [r for r in _sound(found) if r.get("ttft_difference_ms") is not None]
     held = held_up(found)
+    away = max((row for r in found.rungs if (row := inside(found, r))), key=_away, default=None)
+    if not rows and held is None and away is not None:
+        return _by_count(found, away)
     if not rows and held is None:
         return undecided(
             cause,
@@ -238,6 +255,29 @@ def front_end(found: Findings) -> Hypothesis:
     )
 
 
+def _by_count(found: Findings, row: Row) -> Hypothesis:
+    """From how many of those in flight the engine knows, where it counts no time to a first token."""
+    cause, share = "API front end", _away(row)
+    words = f"{in_flight_words(row)} ({_where(row)})"
+    if share >= SOME_AWAY:
+        state: State = "binds" if share >= MOST_OF else "contributes"
+        return Hypothesis(cause=cause, state=state, strength=share, words=words)
+    if share >= FEW_AWAY:
+        return undecided(cause, words, asks(found, "TTFT beside the client's", "ttft_difference_ms"))
+    return Hypothesis(cause=cause, state="cleared", words=words)
+
+
+def _away(row: Row) -> float:
+    """Share of those in flight that the engine does not have."""
+    return 1 - float(row["in_flight_engine"]) / max(float(row["in_flight_client"]), 1e-9)
+
+
+def in_flight_words(row: Row) -> str:
+    """``of 8 in flight the engine has 2.1, of whom 0 wait there``."""
+    waits, has, of = (float(row[key]) for key in ("waiting_mean", "in_flight_engine", "in_flight_client"))
+    return f"of {of:.3g} in flight the engine has {has:.3g}, of whom {waits:.3g} wait there"
+
+
 def held_up(found: Findings, profile: str | None = None) -> Row | None:
     """The rung in which tokens come latest behind the engine's own pace, if by more than means of two clocks differ."""
     rows = [
@@ -245,6 +285,23 @@ def held_up(found: Findings, profile: str | None = None) -> Row | None:
     ]
     worst = max(rows, key=lambda r: _per_token(found, r), default=None)
     return worst if worst is not None and _per_token(found, worst) > SAME_TOKEN else None
+
+
+def paced(found: Findings, profile: str) -> bool:
+    """Whether the engine's own time between tokens was read for a profile."""
+    return any(r.get("gap_mean_ms") is not None and r.get("profile") == profile for r in _sound(found))
+
+
+def inside(found: Findings, r: RungReading) -> Row | None:
+    """The engine's own count of requests beside the client's; None where not read, or of some of the engines only."""
+    keys = ("waiting_mean", "in_flight_engine", "in_flight_client")
+    rows = [row for row in _sound(found) if row.get("rung") == r.rung]
+    return next((row for row in rows if all(row.get(k) is not None for k in keys) and _whole(row)), None)
+
+
+def _whole(row: Row) -> bool:
+    """The engines that were read made the tokens that came."""
+    return bool((row.get("tokens_over_client") or 0.0) >= ALL_TOKENS)
 
 
 def _per_token(found: Findings, row: Row) -> float:
