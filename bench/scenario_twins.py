@@ -37,7 +37,7 @@ __all__ = [
 CLIENT, ERRORS, QUEUE = "client", "errors", "queue and admission"
 PREFILL, DECODE = "prefill compute", "decode step"
 INTERFERENCE, KV, RANKS = "prefill–decode interference", "KV pressure", "unequal ranks"
-NETWORK, FRONT, HOST = "network", "API front end", "host pressure"
+NETWORK, FRONT, HOST = "fabric bandwidth", "API front end", "host pressure"
 
 MOST = 8  # streams at the ladder's end
 LEVELS = (2, 4, MOST)

@@ -90,7 +90,7 @@ def test_the_verdict_on_the_reference():
     assert len(by) == len(verdict.hypotheses)
     assert by["prefill compute"].state == "cleared"  # 2,893 of 12,950 input tok/s
     assert "22 % of the 12,950" in by["prefill compute"].words
-    assert by["network"].state == "not decided"
+    assert by["fabric bandwidth"].state == "not decided"
     assert by["KV pressure"].state == "not decided"
     assert by["client"].state == "not decided"
     assert all(h.would_decide for h in verdict.hypotheses if h.state == "not decided")

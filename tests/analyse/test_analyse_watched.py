@@ -1,4 +1,4 @@
-"""What the engine's counters and the ports say in the verdict. Rows as engine_metrics and fabric make them."""
+"""What the engine's counters say in the verdict. Rows as engine_metrics makes them."""
 
 import msgspec
 import pytest
@@ -6,18 +6,12 @@ import pytest
 from pinchpoint.analyse.findings import Findings, RungReading, Stats
 from pinchpoint.analyse.phases import decode
 from pinchpoint.analyse.reading import together
-from pinchpoint.analyse.watched import front_end, kv, network, unequal_ranks
+from pinchpoint.analyse.watched import front_end, kv, unequal_ranks
 from pinchpoint.report.words import Words
 
 
 def engine(**fields):
     return {"row": "engine", "profile": "mixed", "concurrency": 32, **fields}
-
-
-def port(highest, mean=None, **fields):
-    use = {"highest": highest, "mean": highest if mean is None else mean}
-    return {"row": "port", "entity": "swp1", "direction": "out", "use": use, "blind_ms": 2000.0, "profile": "mixed",
-            "concurrency": 32, **fields}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -54,28 +48,6 @@ def test_unequal_ranks(ratio, stranded, state):
 
 def test_one_rank_says_nothing_of_ranks():
     assert unequal_ranks(Findings(engine=[engine(rank_max_over_mean=None)])) is None
-
-
-@pytest.mark.parametrize(
-    ("rows", "state"),
-    [
-        ([port(0.075, 0.063)], "cleared"),
-        ([port(0.7)], "not decided"),
-        ([port(0.97, 0.95)], "contributes"),
-        ([port(0.2), {"row": "rails", "collision": True, "words": "rail 3 is full"}], "contributes"),
-        ([port(0.2), {"row": "sign", "notable": True, "sign": "pause", "entity": "swp1"}], "not decided"),
-        ([{"row": "signs_read"}], "not decided"),
-        ([], "not decided"),
-    ],
-)
-def test_network(rows, state):
-    assert network(Findings(fabric=rows)).state == state
-
-
-def test_a_cleared_network_names_its_blind_limit_and_leaves_latency_open():
-    words = network(Findings(fabric=[port(0.075, 0.063)])).words
-    assert "2000 ms" in words
-    assert "latency" in words
 
 
 def test_the_front_end_is_what_the_client_waits_beyond_the_engines_own_ttft():

@@ -13,9 +13,9 @@ from pinchpoint.analyse.expected import (
     expected_row,
     message_sizes,
 )
+from pinchpoint.analyse.fabric_causes import bandwidth, latency
 from pinchpoint.analyse.findings import Ceiling, Findings, RungReading, Stats
 from pinchpoint.analyse.headroom import ExchangeLatency, exchange_latency, headroom_rows, stressed
-from pinchpoint.analyse.watched import latency, network
 from pinchpoint.analyse.wirecost import answers, cost_rows, same_price
 from pinchpoint.analyse.wirefit import Paid, Reading, Split, fit, grid_half
 
@@ -269,7 +269,7 @@ def found(model=None, ceilings=()):
 
 
 def test_bandwidth_is_cleared_while_latency_stays_open():
-    cleared, open_one = network(found()), latency(found())
+    cleared, open_one = bandwidth(found()), latency(found())
     assert cleared.state == "cleared"
     assert (
         "its bandwidth would give back at most 1.2 % of the time: 0.653 ms of a step of 52.2 ms"
@@ -294,7 +294,7 @@ def test_latency_is_decided_by_a_model_whose_interval_allows_it(us, state):
     model = ExchangeLatency(*us, "a fit of 4 rows")
     assert latency(found(model)).state == state
     assert "a fit of 4 rows" in latency(found(model)).words
-    assert "not decided" not in network(found(model)).words
+    assert "not decided" not in bandwidth(found(model)).words
 
 
 def test_a_load_stresses_the_network_where_prefill_reached_its_plateau_with_the_ports_read():

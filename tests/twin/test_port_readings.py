@@ -102,15 +102,17 @@ def weighed(findings):
 def test_an_exchange_decides_what_latency_takes_and_the_record_keeps_it(watched, tmp_path):
     """20 layers × 2 × 100 µs are 4 ms of a step of 50 ms: 8 %; the wire is full for an eighth of it, 6.25 ms."""
     before = weighed(analyse_run(watched))
-    assert before["network"].state == "cleared"
-    assert "give back at most 12 % of the time: 6.25 ms of a step of 50 ms" in before["network"].words
-    assert "what latency costs is not decided" in before["network"].words
-    assert before["network latency"].state == "not decided"
+    assert before["fabric bandwidth"].state == "cleared"
+    assert (
+        "give back at most 12 % of the time: 6.25 ms of a step of 50 ms" in before["fabric bandwidth"].words
+    )
+    assert "what latency costs is not decided" in before["fabric bandwidth"].words
+    assert before["fabric latency"].state == "not decided"
     findings = analyse_run(watched, exchange=tmp_path / "x.yaml", shape=tmp_path / "config.json")
     (row,) = [r for r in findings.fabric if r["row"] == "headroom"]
     assert row["latency_share"] == pytest.approx(0.08, rel=0.03)
-    assert "x.yaml, an exchange over 2 nodes" in weighed(findings)["network latency"].words
-    assert "takes 8" in weighed(findings)["network latency"].words
+    assert "x.yaml, an exchange over 2 nodes" in weighed(findings)["fabric latency"].words
+    assert "takes 8" in weighed(findings)["fabric latency"].words
     again = [r for r in analyse_run(watched).fabric if r["row"] == "headroom"]
     assert again == [row]
 

@@ -368,7 +368,7 @@ def test_a_watched_run_of_a_twin_finds_the_weights_that_the_twin_was_told(tmp_pa
     (paid,) = [r for r in found.fabric if r["row"] == "paid"]
     assert paid["per_step"]["high"] > 200_000 * 0.7
     states = {h.cause: h.state for h in found.verdict.hypotheses}
-    assert states["network latency"] == "not decided"
+    assert states["fabric latency"] == "not decided"
 
 
 # A step of 20 ms; a prompt token weighs as much as any.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pinchpoint.analyse.admission import queue
 from pinchpoint.analyse.blocking import IDLE_HOST, interference
+from pinchpoint.analyse.fabric_causes import bandwidth, congestion, expert_skew, latency, paths
 from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
 from pinchpoint.analyse.phases import decode, pauses, prefill
 from pinchpoint.analyse.trust import HEAVY, SHORT, limited, only_the_generator
-from pinchpoint.analyse.watched import asks, front_end, kv, latency, network, unequal_ranks
+from pinchpoint.analyse.watched import asks, front_end, kv, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided
 
 __all__ = ["HYPOTHESES", "remedy"]
@@ -122,6 +123,6 @@ def host(found: Findings) -> Hypothesis:
 
 
 HYPOTHESES: tuple[Weigh, ...] = (
-    client, errors, queue, prefill, decode, interference, pauses, kv, ranks, network, latency, front_end,
-    host,
+    client, errors, queue, prefill, decode, interference, pauses, kv, ranks, expert_skew, bandwidth,
+    latency, congestion, paths, front_end, host,
 )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pinchpoint.analyse.admission import IDLE_SLOTS, arrives_bundled, idle, streams_of
 from pinchpoint.analyse.blocking import IDLE_HOST
+from pinchpoint.analyse.fabric_causes import full_port
 from pinchpoint.analyse.figures import many, ms, percent, rate
 from pinchpoint.analyse.findings import Ceiling, Findings, Hypothesis, RungReading
 from pinchpoint.analyse.ladders import Ladder, ceiling_of, ladders
@@ -16,6 +17,7 @@ from pinchpoint.analyse.weighing import State, label, reason, undecided
 __all__ = ["decode", "pauses", "prefill"]
 
 PLACES = "more places or KV cache, so that more streams share a step"
+ROOM = "the same ladder with room on that port"
 FULL, HALF = 0.80, 0.50  # of the prefill ceiling, taken by mixed load
 STILL, SOME_STILL = 0.10, 0.05  # share of the window in pauses without a prompt
 STANDING = 0.20  # of decode time beyond the base gap: streams that stand still while the step goes on
@@ -32,6 +34,8 @@ def prefill(found: Findings) -> Hypothesis:
             cause, "no closed-loop prefill-only rung was valid", "a prefill profile, such as 8192/1"
         )
     top = max((c for _, c in alone), key=lambda c: c.value or 0.0)
+    if (port := full_port(found, top.profile, top.isl, top.osl)) is not None:
+        return undecided(cause, f"prefill alone stops rising, but {port} is full: {top.words}", ROOM)
     evidence = [f"{one.label}: {c.words}" for one, c in alone]
     if top.state == "undecided":
         return undecided(cause, f"prefill alone: {top.words}", _remedy(top))
@@ -102,6 +106,8 @@ def decode(found: Findings) -> Hypothesis:
     if held_up(found, ladder.profile) is not None:
         why = f"decode alone stops rising, but tokens are held up on their way from the engine: {words}"
         return undecided(cause, why, "decode without what stands between engine and client")
+    if (port := full_port(found, top.profile, top.isl, top.osl)) is not None:
+        return undecided(cause, f"decode alone stops rising, but {port} is full: {words}", ROOM)
     if any(arrives_bundled(r) for r in ladder.levels[-1].readings) and not paced(found, ladder.profile):
         why = f"decode alone stops rising, but tokens arrive bundled, as if something on the way held them: {words}"
         return undecided(cause, why, asks(found, "time between tokens", "gap_mean_ms"))
@@ -153,9 +159,9 @@ def _decode_words(ladder: Ladder, top: Ceiling) -> str:
     rates = " → ".join(rate(v.rate) for v in shown)
     at = " to ".join(str(v.concurrency) for v in shown)
     before, after = _tpot(first.readings), _tpot(last.readings)
-    slower = f" while a token went from {before:.3g} to {after:.3g} ms" if before and after else ""
+    slower = f" while a token went from {rate(before)} to {rate(after)} ms" if before and after else ""
     if before and after and abs(after / before - 1) < 0.02:
-        slower = f", each token taking {after:.3g} ms throughout"
+        slower = f", each token taking {rate(after)} ms throughout"
     peak = (
         f" (peak at {top.reached_at})" if top.reached_at not in (last.concurrency, first.concurrency) else ""
     )

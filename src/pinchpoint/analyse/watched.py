@@ -1,37 +1,28 @@
-"""Hypotheses that need a second witness: the engine's own counters, or ports and NICs."""
+"""Hypotheses that need a second witness: the engine's own counters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pinchpoint.analyse.figures import many, ms, percent
+from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
-from pinchpoint.analyse.headroom import stressed
 from pinchpoint.analyse.trust import limited
-from pinchpoint.analyse.weighing import State, undecided
+from pinchpoint.analyse.weighing import Row, State, row_label, undecided
 
 __all__ = [
-    "Row",
     "asks",
     "front_end",
     "held_up",
     "in_flight_words",
     "inside",
     "kv",
-    "latency",
-    "network",
     "paced",
     "unequal_ranks",
 ]
 
-Row = Mapping[str, Any]
-
 CALM_KV = 0.90  # no rung used more: the cache cleared
 UNEVEN_RANKS = 1.2  # running requests of the busiest rank over the mean
 STRANDED = 0.05  # share of time in which one rank queued while another had nothing to do
-FULL_PORT, EASY_PORT = 0.90, 0.50  # of line rate
-MATTERS = 0.10  # share of time that the latency of exchanges takes, from here on worth a word
 MOSTLY_FULL = 0.5  # of the window, the KV cache full with requests waiting: it is what they wait for
 SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
 SAME_TOKEN = (
@@ -79,7 +70,7 @@ def kv(found: Findings) -> Hypothesis:
     evicted = sum(r.get("preemptions") or 0 for r in rows)
     uses = [r["kv_use_max"] for r in rows if r.get("kv_use_max") is not None]
     if bound:
-        where = f"{many(len(bound), 'rung')} ({_where(bound[-1])}"
+        where = f"{many(len(bound), 'rung')} ({row_label(bound[-1])}"
         words = f"the KV cache was full with requests waiting, or evicted some, in {where}"
         words += f"; {evicted:.0f} preemptions)" if evicted else ")"
         full = max(r.get("kv_full_share") or 0.0 for r in bound) >= MOSTLY_FULL
@@ -113,113 +104,13 @@ def unequal_ranks(found: Findings) -> Hypothesis | None:
         return None
     worst = max(rows, key=lambda r: r["rank_max_over_mean"])
     stranded = max((r.get("stranded_share") or 0.0 for r in rows), default=0.0)
-    words = f"the busiest rank ran {worst['rank_max_over_mean']:.2f} times the mean ({_where(worst)})"
+    words = f"the busiest rank ran {worst['rank_max_over_mean']:.2f} times the mean ({row_label(worst)})"
     if stranded >= STRANDED:
         words += f"; one queued while another had nothing to do for {percent(stranded)} of the time"
     unequal = worst["rank_max_over_mean"] >= UNEVEN_RANKS or stranded >= STRANDED
     strength = min(1.0, worst["rank_max_over_mean"] - 1 + stranded) if unequal else 0.0
     state: State = "contributes" if unequal else "cleared"
     return Hypothesis(cause="unequal ranks", state=state, strength=strength, words=words)
-
-
-def network(found: Findings) -> Hypothesis:
-    """The fabric between the GPUs: bandwidth from ports, signs of congestion. Latency is weighed apart."""
-    cause = "network"
-    ports = [r for r in found.fabric if r["row"] == "port"]
-    rows = [r for r in ports if r.get("use") and r["use"].get("highest") is not None]
-    if not rows:
-        why = (
-            "ports were watched, but none with a speed and a rate that can be believed"
-            if ports
-            else "no switch, NIC or RDMA counter was watched"
-        )
-        return undecided(cause, why, "ports and NICs on the same clock (--watch)")
-    hot = max(rows, key=lambda r: r["use"]["highest"])
-    signs = [r for r in found.fabric if r["row"] == "sign" and r.get("notable")]
-    collided = [r for r in found.fabric if r["row"] == "rails" and r.get("collision")]
-    storms = [r for r in found.fabric if r["row"] == "storm"]
-    use, mean = hot["use"]["highest"], hot["use"]["mean"]
-    blind = "unknown" if hot["blind_ms"] is None else f"{hot['blind_ms']:.4g} ms"
-    words = (
-        f"the hottest port ({hot['entity']} {hot['direction']}) carried {percent(mean)} of line rate on average and "
-        f"{percent(use)} at most over one reading ({_where(hot)}); bursts shorter than {blind} cannot be seen"
-    )
-    against = [str(r["words"]) for r in [*collided, *storms] if r.get("words")]
-    against += [f"{r['sign']} rose on {r['entity']}" for r in signs[:5]]
-    if mean >= FULL_PORT or (use >= FULL_PORT and signs) or collided or storms:
-        return Hypothesis(
-            cause=cause,
-            state="contributes",
-            strength=min(1.0, 0.5 + mean / 2),
-            words=words,
-            evidence_for=against,
-        )
-    if use < EASY_PORT and not signs:
-        told = f"bandwidth is cleared: {words}{_at_most(found)}{_open(found)}{_stress(found)}"
-        return Hypothesis(cause=cause, state="cleared", words=told)
-    return Hypothesis(
-        cause=cause, state="not decided", words=words, evidence_for=against,
-        would_decide="faster sampling at the hosts (--watch nic:// or rdma://)",
-    )  # fmt: skip
-
-
-def _headroom(found: Findings, key: str) -> Row | None:
-    """The rung in which most could be given back."""
-    rows = [r for r in found.fabric if r["row"] == "headroom" and r[key] is not None]
-    return max(rows, key=lambda r: float(r[key]), default=None)
-
-
-def _at_most(found: Findings) -> str:
-    worst = _headroom(found, "bandwidth_share")
-    if worst is None:
-        return ""
-    share = percent(worst["bandwidth_share"])
-    words = f"; if the network were infinitely fast, its bandwidth would give back at most {share}"
-    if worst["wire_ms_per_step"] is None:
-        return f"{words} of the time ({_where(worst)})"
-    wire, step = ms(worst["wire_ms_per_step"]), ms(worst["step_ms"])
-    return f"{words} of the time: {wire} of a step of {step}, at line rate ({_where(worst)})"
-
-
-def _open(found: Findings) -> str:
-    return "" if _headroom(found, "latency_share") else "; what latency costs is not decided"
-
-
-def _stress(found: Findings) -> str:
-    told = stressed(found)
-    if told is None:
-        return ""
-    if told:
-        return "; prefill reached its plateau with its ports read, so this engine sends no more than that on these nodes"
-    return "; the load was not built to stress the network (no prefill plateau was read), so more users may use more of it"
-
-
-def latency(found: Findings) -> Hypothesis | None:
-    """What the latency of exchanges costs: from a model of them; None where neither ports nor a model were given."""
-    cause = "network latency"
-    if not any(r["row"] == "port" for r in found.fabric):
-        return None
-    worst = _headroom(found, "latency_share")
-    if worst is None:
-        return undecided(
-            cause,
-            "counters show bytes, not how long an exchange waits, and no model of the exchange was given",
-            "an exchange measured where you are (pinchpoint probe exchange, calibrate), then analyse --exchange",
-        )
-    low, high = percent(worst["latency_low"]), percent(worst["latency_high"])
-    words = (
-        f"the latency of exchanges takes {percent(worst['latency_share'])} of the time ({low} to {high}; {_where(worst)}), "
-        f"by {worst['latency_origin']}: no more than that would come back"
-    )
-    if worst["latency_high"] < MATTERS:
-        return Hypothesis(cause=cause, state="cleared", words=words)
-    if worst["latency_low"] >= MATTERS:
-        return Hypothesis(
-            cause=cause, state="contributes", strength=min(1.0, worst["latency_share"]), words=words
-        )
-    return undecided(
-        cause, words, "an exchange measured at these nodes and sizes (pinchpoint probe exchange)"
-    )
 
 
 def front_end(found: Findings) -> Hypothesis:
@@ -241,7 +132,7 @@ def front_end(found: Findings) -> Hypothesis:
     if rows:
         worst = max(rows, key=lambda r: r["ttft_difference_ms"] / max(r["ttft_client_ms"], 1e-9))
         late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]
-        said = f"the engine says {whole - late:.4g} ms ({_where(worst)})"
+        said = f"the engine says {whole - late:.4g} ms ({row_label(worst)})"
         words = f"the client waits {whole:.4g} ms for a first token, {said}"
         if late > max(SAME_TTFT_MS, SAME_TTFT * whole):
             most = max((_of_request(found, r) for r in rows), default=0.0)
@@ -258,7 +149,7 @@ def front_end(found: Findings) -> Hypothesis:
 def _by_count(found: Findings, row: Row) -> Hypothesis:
     """From how many of those in flight the engine knows, where it counts no time to a first token."""
     cause, share = "API front end", _away(row)
-    words = f"{in_flight_words(row)} ({_where(row)})"
+    words = f"{in_flight_words(row)} ({row_label(row)})"
     if share >= SOME_AWAY:
         state: State = "binds" if share >= MOST_OF else "contributes"
         return Hypothesis(cause=cause, state=state, strength=share, words=words)
@@ -317,7 +208,9 @@ def _token_ms(found: Findings, row: Row) -> float | None:
 
 def _held_words(found: Findings, row: Row) -> str:
     client, engine = _token_ms(found, row) or 0.0, float(row["gap_mean_ms"])
-    return f"the client gets a token every {client:.4g} ms, the engine says {engine:.4g} ms ({_where(row)})"
+    return (
+        f"the client gets a token every {client:.4g} ms, the engine says {engine:.4g} ms ({row_label(row)})"
+    )
 
 
 def _of_request(found: Findings, row: Row) -> float:
@@ -329,8 +222,3 @@ def _of_request(found: Findings, row: Row) -> float:
 
 def _reading(found: Findings, row: Row) -> RungReading | None:
     return next((r for r in found.rungs if r.rung == row.get("rung")), None)
-
-
-def _where(row: Row) -> str:
-    level = "" if row.get("concurrency") is None else f" at concurrency {row['concurrency']}"
-    return f"{row.get('profile') or 'rung'}{level}"

@@ -638,8 +638,11 @@ _HYPOTHESES = (
     "pauses without prompts",
     "KV pressure",
     "unequal ranks",
-    "network",
-    "network latency",
+    "expert skew",
+    "fabric bandwidth",
+    "fabric latency",
+    "congestion or pause",
+    "path collision or slow rail",
     "API front end",
     "host pressure",
 )

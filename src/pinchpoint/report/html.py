@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pinchpoint import vocab
+from pinchpoint.analyse.fabric_causes import FABRIC
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.files import write_bytes
@@ -232,7 +233,7 @@ def _network_said(findings: Findings, words: Words) -> list[str]:
     said = [
         clean(sentence(h.words), 600)
         for h in (verdict.hypotheses if verdict else [])
-        if h.cause in ("network", "network latency") and h.words
+        if h.cause in FABRIC and h.words
     ]
     if grids.rows_of(findings, "port"):
         return [line[:1].upper() + line[1:] for line in said]

@@ -618,8 +618,11 @@ _HYPOTHESES = {
     "hypothesis.pauses without prompts": "프롬프트 없는 멈춤",
     "hypothesis.KV pressure": "KV 캐시 압박",
     "hypothesis.unequal ranks": "랭크 불균형",
-    "hypothesis.network": "네트워크",
-    "hypothesis.network latency": "네트워크 지연",
+    "hypothesis.expert skew": "전문가 쏠림",
+    "hypothesis.fabric bandwidth": "패브릭 대역폭",
+    "hypothesis.fabric latency": "패브릭 지연",
+    "hypothesis.congestion or pause": "혼잡 또는 멈춤 프레임",
+    "hypothesis.path collision or slow rail": "경로 충돌 또는 느린 레일",
     "hypothesis.API front end": "API 프런트엔드",
     "hypothesis.host pressure": "호스트 CPU 부족",
 }
