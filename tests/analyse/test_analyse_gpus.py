@@ -20,6 +20,7 @@ from pinchpoint.analyse.reading import together
 from pinchpoint.analyse.stretch import Window
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.folder import RunFolder
+from pinchpoint.report.words import Words
 from pinchpoint.watch.node.blocks import Key, Ports, Values
 from pinchpoint.watch.node.gpu import Gpus
 from pinchpoint.watch.rows import Part
@@ -202,6 +203,42 @@ def test_one_claim_for_a_phase_of_its_fastest_rung_and_each_host_once(site):
         "(GPUs: 2, reads of each: 21)"
     )
     assert (claim.rungs, claim.n, claim.value) == ([1], 42, pytest.approx(0.5))
+
+
+# NVML's bits: 0x4 power cap, 0x40 heat by hardware, 0x2 clocks somebody chose.
+@pytest.mark.parametrize(
+    ("mask", "state", "words"),
+    [
+        (
+            lambda t: 0x40 if t % 2 else 0,
+            "contributes",
+            "clocks were held down: heat, by hardware 48 % of the reads",
+        ),
+        (lambda t: 0x4, "not decided", "the power cap held clocks down in 100 % of the reads"),
+        (lambda t: 0x2, "cleared", "nothing held clocks down in 31 reads"),
+        (None, None, ""),
+    ],
+)
+def test_clocks_that_are_held_down(site, mask, state, words):
+    site.gpu(
+        "gpu://gpu1:9400", "gpu1 0", sm_clock=lambda t: 1500, **({"throttle_reasons": mask} if mask else {})
+    )
+    told = {h.cause: h for h in together([reading()], gpus=site.rows("gpu")).verdict.hypotheses}
+    assert (told["GPU clocks"].state if "GPU clocks" in told else None) == state
+    if state:
+        assert words in told["GPU clocks"].words
+        assert Words("ko").said.knows(told["GPU clocks"].words), told["GPU clocks"].words
+
+
+def test_what_the_gpus_used_stands_beside_the_ceiling(site):
+    site.gpu("gpu://gpu1:9400", "gpu1 0", dram_active=lambda t: 0.9, tensor_active=lambda t: 0.002)
+    readings = [
+        reading(concurrency=at, output_tok_s=rate, rung=i)
+        for i, (at, rate) in enumerate([(8, 100.0), (16, 101.0)])
+    ]
+    told = {h.cause: h for h in together(readings, gpus=site.rows("gpu", *readings)).verdict.hypotheses}
+    said = [*told["decode step"].evidence_for, *told["decode step"].evidence_against]
+    assert any("uses 90 % of the memory bandwidth and 0.2 % of the tensor cores" in one for one in said)
 
 
 # -- what left the node -----------------------------------------------------------------------------------------------

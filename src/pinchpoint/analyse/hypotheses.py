@@ -7,6 +7,7 @@ from pinchpoint.analyse.blocking import IDLE_HOST, interference
 from pinchpoint.analyse.fabric_causes import bandwidth, congestion, expert_skew, latency, paths
 from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis
+from pinchpoint.analyse.gpu_causes import clocks
 from pinchpoint.analyse.phases import decode, pauses, prefill
 from pinchpoint.analyse.trust import HEAVY, SHORT, limited, only_the_generator
 from pinchpoint.analyse.watched import asks, front_end, kv, unequal_ranks
@@ -123,6 +124,6 @@ def host(found: Findings) -> Hypothesis:
 
 
 HYPOTHESES: tuple[Weigh, ...] = (
-    client, errors, queue, prefill, decode, interference, pauses, kv, ranks, expert_skew, bandwidth,
+    client, errors, queue, prefill, decode, interference, pauses, kv, clocks, ranks, expert_skew, bandwidth,
     latency, congestion, paths, front_end, host,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from pinchpoint.analyse.blocking import IDLE_HOST
 from pinchpoint.analyse.fabric_causes import full_port
 from pinchpoint.analyse.figures import many, ms, percent, rate
 from pinchpoint.analyse.findings import Ceiling, Findings, Hypothesis, RungReading
+from pinchpoint.analyse.gpu_causes import use_of
 from pinchpoint.analyse.ladders import Ladder, ceiling_of, ladders
 from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
 from pinchpoint.analyse.watched import asks, held_up, paced
@@ -36,7 +37,7 @@ def prefill(found: Findings) -> Hypothesis:
     top = max((c for _, c in alone), key=lambda c: c.value or 0.0)
     if (port := full_port(found, top.profile, top.isl, top.osl)) is not None:
         return undecided(cause, f"prefill alone stops rising, but {port} is full: {top.words}", ROOM)
-    evidence = [f"{one.label}: {c.words}" for one, c in alone]
+    evidence = [*(f"{one.label}: {c.words}" for one, c in alone), *use_of(found, "prefill")]
     if top.state == "undecided":
         return undecided(cause, f"prefill alone: {top.words}", _remedy(top))
     ceiling, known = top.value or 0.0, top.state in ("plateau", "retrograde")
@@ -88,7 +89,7 @@ def decode(found: Findings) -> Hypothesis:
             cause, "no closed-loop decode-only rung was valid", "a decode profile, such as 128/2048"
         )
     ladder, top = max(alone, key=lambda pair: pair[1].value or 0.0)
-    evidence = [f"{ladder.label}: {top.words}"]
+    evidence = [f"{ladder.label}: {top.words}", *use_of(found, "decode")]
     if top.state == "undecided":
         return undecided(cause, f"decode alone: {top.words}", _remedy(top))
     if top.state == "one rung":

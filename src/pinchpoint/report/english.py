@@ -638,6 +638,7 @@ _HYPOTHESES = (
     "pauses without prompts",
     "KV pressure",
     "unequal ranks",
+    "GPU clocks",
     "expert skew",
     "fabric bandwidth",
     "fabric latency",

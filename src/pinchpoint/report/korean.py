@@ -618,6 +618,7 @@ _HYPOTHESES = {
     "hypothesis.pauses without prompts": "프롬프트 없는 멈춤",
     "hypothesis.KV pressure": "KV 캐시 압박",
     "hypothesis.unequal ranks": "랭크 불균형",
+    "hypothesis.GPU clocks": "GPU 클럭",
     "hypothesis.expert skew": "전문가 쏠림",
     "hypothesis.fabric bandwidth": "패브릭 대역폭",
     "hypothesis.fabric latency": "패브릭 지연",
