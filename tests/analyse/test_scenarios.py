@@ -148,3 +148,22 @@ def test_a_ladder_whose_tokens_arrive_bundled_is_not_the_step_before_the_engine_
     for rows, expected in (([], "not decided"), ([pace], "binds")):
         (step,) = (h for h in together(rungs, engine=rows).verdict.hypotheses if h.cause == "decode step")
         assert (step.state, Words("ko").said.knows(step.words)) == (expected, True), step.words
+
+
+@pytest.mark.parametrize(
+    ("tpots", "state", "words"),
+    [
+        # At 10 and 30 ms two endpoints make 1/10 + 1/30 of 2/10: a third is lost. At 10 and 15 ms a sixth is.
+        ((10, 30), "binds", "1.50 times the mean (decode 128/2048 at concurrency 8); 33 % of what all"),
+        ((10, 15), "contributes", "1.20 times the mean (decode 128/2048 at concurrency 8); 17 % of what all"),
+        ((10, 11), "cleared", "1.05 times the mean"),
+    ],
+)
+def test_a_slow_endpoint_binds_by_what_is_lost(tpots, state, words):
+    by = {f"http://{name}": {"tpot_mean_ms": float(t)} for name, t in zip("ab", tpots, strict=True)}
+    (one,) = alone((8, 200, 20, 20, 8))
+    told = {h.cause: h for h in together([msgspec.structs.replace(one, by_endpoint=by)]).verdict.hypotheses}[
+        "unequal ranks"
+    ]
+    assert (told.state, words in told.words) == (state, True), told.words
+    assert Words("ko").said.knows(told.words), told.words

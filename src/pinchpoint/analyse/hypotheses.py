@@ -17,6 +17,7 @@ __all__ = ["HYPOTHESES", "remedy"]
 
 CALM = 0.05  # share of time in which somebody waits for a CPU
 UNEQUAL = 1.2  # slowest endpoint over the mean
+MUCH_LOST = 0.25  # of what equal endpoints would make, each with as many streams
 
 
 def client(found: Findings) -> Hypothesis:
@@ -78,14 +79,18 @@ def ranks(found: Findings) -> Hypothesis:
     spreads = []
     for r in (r for r in found.rungs if r.valid and not limited(r)):
         tpots = [v for e in r.by_endpoint.values() if (v := e.get("tpot_mean_ms")) is not None]
-        if len(tpots) > 1 and sum(tpots) > 0:
-            spreads.append((max(tpots) / (sum(tpots) / len(tpots)), r))
+        if len(tpots) > 1 and min(tpots) > 0:
+            spreads.append((max(tpots) / (sum(tpots) / len(tpots)), tpots, r))
     if spreads:
-        spread, where = max(spreads, key=lambda s: s[0])
+        spread, tpots, where = max(spreads, key=lambda s: s[0])
         words = f"the slowest endpoint's TPOT is {spread:.2f} times the mean ({label(where)})"
-        unequal = spread >= UNEQUAL
-        return Hypothesis(cause=cause, state="contributes" if unequal else "cleared",
-                          strength=min(1.0, spread - 1) if unequal else 0.0, words=words)  # fmt: skip
+        if spread < UNEQUAL:
+            return Hypothesis(cause=cause, state="cleared", words=words)
+        lost = 1 - min(tpots) * sum(1 / t for t in tpots) / len(tpots)
+        words += f"; {percent(lost)} of what all of them would make at the fastest one's pace is lost"
+        return Hypothesis(
+            cause=cause, state="binds" if lost >= MUCH_LOST else "contributes", strength=lost, words=words
+        )
     seen = max((r.ranks_seen or 0 for r in found.rungs), default=0)
     how = (
         f"; streams tick in {seen} groups" if seen > 1 else "; all streams tick together" if seen == 1 else ""

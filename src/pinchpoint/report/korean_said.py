@@ -190,6 +190,7 @@ _CAUSES = {
     "all {n} requests succeeded": "요청 {n}건이 모두 성공했습니다",
     "{n} of {of} requests failed ({KINDS}); at worst {share} in {where}": "요청 {of}건 중 {n}건이 실패했습니다({KINDS}). 최악은 {where}의 {share}입니다",
     "the slowest endpoint's TPOT is {n} times the mean ({where})": "가장 느린 엔드포인트의 TPOT가 평균의 {n}배입니다({where})",
+    "{share} of what all of them would make at the fastest one's pace is lost": "모두가 가장 빠른 것만큼 빨랐다면 냈을 양의 {share}을(를) 잃고 있습니다",
     "all streams tick together": "모든 스트림이 함께 움직입니다",
     "streams tick in {n} groups": "스트림이 {n}개 무리로 움직입니다",
     "one endpoint shows no single rank": "엔드포인트 하나로는 개별 랭크가 보이지 않습니다",
