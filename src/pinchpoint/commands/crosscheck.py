@@ -12,7 +12,8 @@ import msgspec
 from pinchpoint.analyse.against import Run, load_run
 from pinchpoint.analyse.crosschecked import Crosscheck, crosschecked
 from pinchpoint.commands.facts import run_name
-from pinchpoint.commands.run import Onlooker, run
+from pinchpoint.commands.onlooker import Onlooker
+from pinchpoint.commands.run import run
 from pinchpoint.drive.peers import PEERS, Job, find_program, run_peer
 from pinchpoint.drive.probe import Probed, probe
 from pinchpoint.drive.secrets import look_up

@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from pinchpoint.analyse.findings import RungReading
-from pinchpoint.commands.run import Onlooker, RunResult, at_terminal, run
+from pinchpoint.commands.onlooker import Onlooker
+from pinchpoint.commands.run import RunResult, at_terminal, run
 from pinchpoint.commands.serve import TwinProcess
 from pinchpoint.drive.orders import Progress
 from pinchpoint.engines.llamacpp import start_llamacpp

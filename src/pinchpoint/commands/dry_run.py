@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from pinchpoint.analyse.reading import read_run
-from pinchpoint.commands.run import check_measured, requests_of, seen_of
+from pinchpoint.commands.climb import requests_of, seen_of
+from pinchpoint.commands.run import check_measured
 from pinchpoint.drive.secrets import look_up
 from pinchpoint.plan.ladder import Seen, estimate_s, first_rungs, next_rung, trimmed
 from pinchpoint.plan.model import Plan, Rung

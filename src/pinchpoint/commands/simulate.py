@@ -9,9 +9,10 @@ import msgspec
 
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.analyse.reading import read_latest, read_run
+from pinchpoint.commands.climb import seen_of
 from pinchpoint.commands.facts import host_facts, run_name
 from pinchpoint.commands.outcome import exit_code, write_outcome
-from pinchpoint.commands.run import RunResult, seen_of
+from pinchpoint.commands.run import RunResult
 from pinchpoint.plan.ladder import Seen, next_rung
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.folder import RunFolder

@@ -62,20 +62,20 @@ class LiveOnlooker:
             self._live = Live(Console(quiet=True))
 
     def note(self, text: str) -> None:
-        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        """See :class:`pinchpoint.commands.onlooker.Onlooker`."""
         self._tell(lambda live: live.note(text))
 
     def rung_started(self, rung: Rung, of: int | None, left_ns: int | None) -> None:
-        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        """See :class:`pinchpoint.commands.onlooker.Onlooker`."""
         self._target, self._start_ns = rung.concurrency, now_ns()
         self._tell(lambda live: live.rung_started(rung, of, left_ns))
 
     def rung_closed(self, reading: RungReading) -> None:
-        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        """See :class:`pinchpoint.commands.onlooker.Onlooker`."""
         self._tell(lambda live: live.rung_closed(reading))
 
     def progress(self, progress: orders.Progress) -> None:
-        """See :class:`pinchpoint.commands.run.Onlooker`."""
+        """See :class:`pinchpoint.commands.onlooker.Onlooker`."""
         tick = Tick(
             stage=progress.stage,
             elapsed_ns=max(0, progress.t_ns - self._start_ns),
