@@ -32,7 +32,8 @@ def twins():
 @pytest.mark.parametrize(("name", "seed"), PLAYED)
 def test_the_culprit_is_named_and_nobody_else(twins, tmp_path, name, seed):
     scenario = twins[name]
-    verdict = scenario.make(seed, tmp_path / "run").verdict
+    found = scenario.make(seed, tmp_path / "run")
+    verdict = found.verdict
     states = {h.cause: h.state for h in verdict.hypotheses}
     assert verdict.cause in (scenario.first or ("none",)) or (
         scenario.undecided_is_right and verdict.cause == "none"
@@ -40,6 +41,9 @@ def test_the_culprit_is_named_and_nobody_else(twins, tmp_path, name, seed):
     known = {*scenario.first, *scenario.present}
     accused = {cause for cause, state in states.items() if state == "binds"}
     assert accused <= known, verdict.sentence
+    # Whoever is named is told what to do about it; interference is by its ladders, with their own numbers.
+    advised = {f.subject for f in found.findings if f.advice and f.id.startswith("cause.")}
+    assert advised >= {cause for cause in accused if cause != "prefill–decode interference"}
     assert all(states[cause] == "not decided" for cause in scenario.open)
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from pinchpoint.analyse.falling import Fall, fall_of
-from pinchpoint.analyse.figures import percent
+from pinchpoint.analyse.figures import percent, rate
 from pinchpoint.analyse.findings import Ceiling, RungReading
 from pinchpoint.analyse.interference import SEEN
 from pinchpoint.analyse.levels import Level, Shape, levels, own_rate, shapes, with_gains
@@ -180,23 +180,23 @@ def _words(seen: Shaped, metric: str) -> str:
 def _rate(seen: Shaped, metric: str, doubt: bool = True) -> str:
     what = {"input_tok_s": "input", "output_tok_s": "output", "total_tok_s": "total"}[metric]
     best, half = seen.best, seen.best.half if doubt else None
-    said = f"{best.rate:,.0f} {what} tok/s"
+    said = f"{rate(best.rate)} {what} tok/s"
     if half is None or best.interval is None:
         return said
     if best.passes == 2:
-        return f"{said} (2 passes span {best.interval[0]:,.0f}–{best.interval[1]:,.0f})"
-    return f"{said} (± {half:,.0f})"
+        return f"{said} (2 passes span {rate(best.interval[0])}–{rate(best.interval[1])})"
+    return f"{said} (± {rate(half)})"
 
 
 def _said(seen: Shaped, metric: str) -> str:
     best, last, knee = seen.best, seen.ladder[-1], seen.knee.concurrency
-    rate = _rate(seen, metric)
+    told = _rate(seen, metric)
     if seen.state == "one rung":
-        return f"{rate} at concurrency {best.concurrency}; a single rung says nothing of a ceiling"
+        return f"{told} at concurrency {best.concurrency}; a single rung says nothing of a ceiling"
     if seen.state == "not reached":
         before = seen.ladder[-2]
         return (
-            f"{rate} at concurrency {best.concurrency} is a lower bound; the last step, from "
+            f"{told} at concurrency {best.concurrency} is a lower bound; the last step, from "
             f"{before.concurrency} to {last.concurrency}, still gave {_times(before, last)}"
         )
     if seen.fall is None:
@@ -205,10 +205,10 @@ def _said(seen: Shaped, metric: str) -> str:
             if seen.knee_at
             else "at or below concurrency"
         )
-        return f"throughput levels off at {rate}; 95 % of it is reached {where} {knee}"
+        return f"throughput levels off at {told}; 95 % of it is reached {where} {knee}"
     low = seen.fall.rung
     share = percent(low.rate / best.rate)
-    words = f"at concurrency {low.concurrency} throughput is {share} of the {rate} at {best.concurrency}"
+    words = f"at concurrency {low.concurrency} throughput is {share} of the {told} at {best.concurrency}"
     beyond = f", at {last.concurrency} {percent(last.rate / best.rate)}" if last is not low else ""
     return f"{words}{beyond}; {seen.fall.words}"
 

@@ -41,7 +41,11 @@ def _load(r: RungReading) -> list[Doubted]:
     if r.isolation and r.isolation.held is False:
         why = "; ".join(r.isolation.reasons)
         found.append(
-            Doubted("isolation", f"the phase was not alone: {why}", "repair this before reading the mixture")
+            Doubted(
+                "isolation",
+                f"the phase was not alone: {why}",
+                "other work ran beside the phase: do not take its rate for the phase's own",
+            )
         )
     if r.cached_share is not None and r.cached_share > 0.01:
         claim = f"{percent(r.cached_share)} of prompt tokens came from a prefix cache"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from pinchpoint.analyse.acts import acts_on
 from pinchpoint.analyse.admission import QUEUED
 from pinchpoint.analyse.blocking import CAUSE
 from pinchpoint.analyse.doubts import doubts_of
@@ -39,15 +40,14 @@ PAUSED = {
 
 def findings_of(found: Findings) -> list[Finding]:
     """Every claim the rungs, ceilings and the verdict support, most useful first."""
-    acts = (
-        {h.cause for h in found.verdict.hypotheses if h.state in ("binds", "contributes")}
-        if found.verdict
-        else set()
-    )
-    said = [claim for ladder in ladders(found, "mixed") for claim in _mixed(ladder, found, CAUSE in acts)]
+    weighed = found.verdict.hypotheses if found.verdict else []
+    acts = {h.cause for h in weighed if h.state in ("binds", "contributes")}
+    said = acts_on(weighed, "binds")
+    said += [claim for ladder in ladders(found, "mixed") for claim in _mixed(ladder, found, CAUSE in acts)]
     said += _alone(found)
     said += [claim for kind in ("prefill", "decode", "mixed") for ladder in ladders(found, kind)
              for claim in _ceiling(ladder, found)]  # fmt: skip
+    said += acts_on(weighed, "contributes")
     return [*said, *gpu_use(found), *(claim for r in found.rungs for claim in doubts_of(r))]
 
 
