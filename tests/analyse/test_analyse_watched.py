@@ -34,16 +34,18 @@ def test_kv_pressure_without_a_page_asks_for_one():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "stranded", "state"),
+    ("ratio", "over_even", "stranded", "state"),
     [
-        (27 / 8, 0.0, "contributes"),  # running 27, 5, 0, 0 on four ranks
-        (1.0, 0.2, "contributes"),  # even on average, yet one queued while another idled
-        (1.05, 0.0, "cleared"),
+        (27 / 8, 27 / 8, 0.0, "contributes"),  # running 27, 5, 0, 0 on four ranks
+        (1.0, 1.0, 0.2, "contributes"),  # even on average, yet one queued while another idled
+        (1.05, 1.05, 0.0, "cleared"),
+        (2.0, 1.0, 0.0, "cleared"),  # four requests on eight ranks, one on each of four
     ],
 )
-def test_unequal_ranks(ratio, stranded, state):
-    row = engine(rank_max_over_mean=ratio, stranded_share=stranded)
-    assert unequal_ranks(Findings(engine=[row])).state == state
+def test_unequal_ranks(ratio, over_even, stranded, state):
+    row = engine(rank_max_over_mean=ratio, rank_over_even=over_even, stranded_share=stranded)
+    told = unequal_ranks(Findings(engine=[row]))
+    assert (told.state, Words("ko").said.knows(told.words)) == (state, True), told.words
 
 
 def test_one_rank_says_nothing_of_ranks():

@@ -96,6 +96,14 @@ def test_unequal_ranks_and_a_stranded_queue():
     assert [r["running_mean"] for r in only(rows, "rank")] == [27, 5, 0, 0]
 
 
+def test_few_requests_on_many_ranks_are_not_unequal():
+    """Three on four ranks can be no more even than 1, 1, 1, 0; two of them on one rank are twice that."""
+    for first, second, over in ((1, 1, 1.0), (2, 0, 2.0)):
+        ranks = page(running__0=first, running__1=second, running__2=1, running__3=0)
+        (row,) = only(engine_rows(ranks, reading(), WHOLE, "e"))
+        assert (row["rank_max_over_mean"], row["rank_over_even"]) == (pytest.approx(first / 0.75), over)
+
+
 def test_busy_ranks_without_an_idle_one_are_not_stranded():
     ranks = page(running__0=8, running__1=8, waiting__0=117, waiting__1=108)
     (row,) = only(engine_rows(ranks, reading(), WHOLE, "e"))

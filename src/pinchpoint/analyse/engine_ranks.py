@@ -46,11 +46,16 @@ def ranks_on(pages: Mapping[str, Page]) -> list[Rank]:
 
 
 def imbalance(ranks: Sequence[Rank], steady: tuple[int, int]) -> dict[str, float | None]:
-    """Max / mean of running per rank over time; and how often one rank had a queue while another had nothing to do.
+    """Running requests of the busiest rank over time, and how often one rank had a queue while another had nothing to do.
+
+    ``rank_max_over_mean`` is against the mean of all ranks; ``rank_over_even`` against the most that any rank has where the
+    same number is spread as evenly as whole requests allow, so that 4 requests on 8 ranks are not unequal.
 
     Pages are read at times of their own: at each read of the one that was read least, the others count as last read.
     """
-    unknown: dict[str, float | None] = {"rank_max_over_mean": None, "stranded_share": None}
+    unknown: dict[str, float | None] = dict.fromkeys(
+        ("rank_max_over_mean", "rank_over_even", "stranded_share")
+    )
     times = [running.t[(running.t >= steady[0]) & (running.t <= steady[1])] for running, _ in ranks]
     if len(ranks) < 2 or not min(map(len, times)):
         return unknown
@@ -61,13 +66,17 @@ def imbalance(ranks: Sequence[Rank], steady: tuple[int, int]) -> dict[str, float
     running = np.array([_held(series, grid) for series, _ in ranks])
     queues = [waiting for _, waiting in ranks if waiting is not None and waiting.t[0] <= grid[0]]
     busy = running.sum(axis=0) > 0
-    ratio = running[:, busy].max(axis=0) / running[:, busy].mean(axis=0)
+    most, mean = running[:, busy].max(axis=0), running[:, busy].mean(axis=0)
     stranded = None
     if len(queues) == len(ranks):
         waiting = np.array([_held(series, grid) for series in queues])
         idle = ((running == 0) & (waiting == 0)).any(axis=0)
         stranded = float((idle & (waiting > 0).any(axis=0)).mean())
-    return {"rank_max_over_mean": float(ratio.mean()) if len(ratio) else None, "stranded_share": stranded}
+    return {
+        "rank_max_over_mean": float((most / mean).mean()) if len(most) else None,
+        "rank_over_even": float((most / np.ceil(mean)).mean()) if len(most) else None,
+        "stranded_share": stranded,
+    }
 
 
 def _held(series: Series, grid: Ints) -> Floats:

@@ -21,7 +21,9 @@ __all__ = [
 ]
 
 CALM_KV = 0.90  # no rung used more: the cache cleared
-UNEVEN_RANKS = 1.2  # running requests of the busiest rank over the mean
+UNEVEN_RANKS = (
+    1.2  # running requests of the busiest rank over the most that it has where they are spread evenly
+)
 STRANDED = 0.05  # share of time in which one rank queued while another had nothing to do
 MOSTLY_FULL = 0.5  # of the window, the KV cache full with requests waiting: it is what they wait for
 SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
@@ -102,13 +104,15 @@ def unequal_ranks(found: Findings) -> Hypothesis | None:
     rows = [r for r in _sound(found) if r.get("rank_max_over_mean") is not None]
     if not rows:
         return None
-    worst = max(rows, key=lambda r: r["rank_max_over_mean"])
-    stranded = max((r.get("stranded_share") or 0.0 for r in rows), default=0.0)
-    words = f"the busiest rank ran {worst['rank_max_over_mean']:.2f} times the mean ({row_label(worst)})"
+    worst = max(rows, key=lambda r: r["rank_over_even"])
+    over, times = worst["rank_over_even"], worst["rank_max_over_mean"]
+    words = f"the busiest rank ran {times:.2f} times the mean, {over:.2f} times its even share ({row_label(worst)})"
+    left = max(rows, key=lambda r: r.get("stranded_share") or 0.0)
+    stranded = left.get("stranded_share") or 0.0
     if stranded >= STRANDED:
-        words += f"; one queued while another had nothing to do for {percent(stranded)} of the time"
-    unequal = worst["rank_max_over_mean"] >= UNEVEN_RANKS or stranded >= STRANDED
-    strength = min(1.0, worst["rank_max_over_mean"] - 1 + stranded) if unequal else 0.0
+        words += f"; one queued while another had nothing to do for {percent(stranded)} of the time ({row_label(left)})"
+    unequal = over >= UNEVEN_RANKS or stranded >= STRANDED
+    strength = min(1.0, over - 1 + stranded) if unequal else 0.0
     state: State = "contributes" if unequal else "cleared"
     return Hypothesis(cause="unequal ranks", state=state, strength=strength, words=words)
 
