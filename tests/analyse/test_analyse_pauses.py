@@ -156,9 +156,30 @@ def test_unrelated_streams_are_no_ranks():
     rng = np.random.default_rng(7)
     rows = [stream(0.0, list(np.cumsum(rng.uniform(5, 15, 300)))) for _ in range(12)]
     table = tables(rows, concurrency=12)
-    _, note = tick_groups(table, np.ones(12, dtype=bool), 10.0 * MS)
+    _, note = tick_groups(table, np.ones(12, dtype=bool), np.full(12, 10.0 * MS))
     assert "too uneven" in note
     assert reading(rows, concurrency=12).ranks_seen is None
+
+
+def test_endpoints_of_another_pace_do_not_stand_still():
+    """Four streams at 10 ms and four at 40 ms a token: what is slow is no pause, no stall, and no time lost."""
+
+    def rung(freeze_ms=0.0):
+        rows = []
+        for endpoint, step in ((0, 10.0), (1, 40.0)):
+            ticks = [
+                step * i + (freeze_ms if endpoint == 1 and i > 100 else 0.0)
+                for i in range(1, round(8000 / step) + 1)
+            ]
+            rows += [stream(0.0, [t + 0.05 * i for t in ticks], endpoint=endpoint) for i in range(4)]
+        return reading(rows, Context(urls=("http://a", "http://b")), concurrency=8, osl=800)
+
+    found = rung()
+    assert (found.pause_count, found.stall.count, found.ranks_seen) == (0, 0, 2)
+    assert found.interference.own_base_share == pytest.approx(0.0, abs=1e-3)
+    # The slow one stands still once, for 400 ms: ten of its steps.
+    (pause,) = rung(400.0).pauses
+    assert (pause.frozen, pause.length_ms) == (4, pytest.approx(440, abs=1))
 
 
 # -- causes -------------------------------------------------------------------------------------------------------

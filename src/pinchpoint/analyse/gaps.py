@@ -107,8 +107,8 @@ def bundled(reason: str | None) -> bool:
     return reason is not None and reason.startswith((BUNDLES, ONE_PIECE, BUFFERED))
 
 
-def excess_share(lengths: Ints, base_ns: float) -> float:
-    """Own-base form of interference: Σ max(0, gap − base) / Σ gaps."""
+def excess_share(lengths: Ints, base_ns: float | Floats) -> float:
+    """Own-base form of interference: Σ max(0, gap − base) / Σ gaps; ``base_ns`` for all gaps or one for each."""
     return float(np.maximum(lengths - base_ns, 0.0).sum() / max(1.0, float(lengths.sum())))
 
 
@@ -117,8 +117,8 @@ def own_median_share(median_gap_ms: float, mean_tpot_ms: float) -> float:
     return 1.0 - median_gap_ms / mean_tpot_ms
 
 
-def stalls(lengths: Ints, base_ns: float) -> tuple[int, float]:
-    """Count of gaps over three times the base, and the share of decode time they hold."""
+def stalls(lengths: Ints, base_ns: float | Floats) -> tuple[int, float]:
+    """Count of gaps over three times the base, and the share of decode time they hold; bases as above."""
     long = lengths[lengths > STALL * base_ns]
     return len(long), float(long.sum()) / max(1.0, float(lengths.sum()))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from pinchpoint.analyse.context import DecodeLadder
 from pinchpoint.analyse.findings import Interference
-from pinchpoint.analyse.gaps import Base, Gaps, excess_share
+from pinchpoint.analyse.gaps import Base
 from pinchpoint.analyse.latency import Latencies
 from pinchpoint.units import MILLISECOND
 
@@ -20,18 +20,19 @@ CLIENT_WAS_THE_LIMIT = "the load generator was the limit when decode was alone"
 
 def interference(
     base: Base,
-    gaps: Gaps,
     found: Latencies,
     streams: float,
     ladder: DecodeLadder | None,
     tokens_per_event: float | None,
     refused: dict[str, str],
     slots: int | None = None,
+    own: float | None = None,
 ) -> tuple[Interference, list[str]]:
     """Interference of a rung that decodes, and notes on how decode alone was come by.
 
     ``ladder`` is the decode-only ladder of the run, None for a decode-only rung itself and where there is none:
-    then the rung's own base gap stands in. ``slots`` is the concurrency of a closed loop. Refused where next to no
+    then the rung's own base gap stands in. ``slots`` is the concurrency of a closed loop, ``own`` the
+    share of decode time beyond the rung's own base. Refused where next to no
     prompt can run beside a decode: at concurrency 1 in a closed loop, and below half a decoding stream on average.
     """
     base_ms = None if base.ns is None else base.ns / MILLISECOND
@@ -42,7 +43,6 @@ def interference(
         names = ("share_of_decode", "share_of_e2e", "own_base_share", "base_vs_decode_only")
         refused.update({f"interference.{name}": nobody for name in names})
         return Interference(base_gap_ms=base_ms, decoding_streams=streams), []
-    own = None if base.ns is None or len(gaps) == 0 else excess_share(gaps.length, base.ns)
     if base_ms is None:
         refused["interference.own_base_share"] = base.reason
         refused["interference.base_vs_decode_only"] = base.reason

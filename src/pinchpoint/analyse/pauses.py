@@ -39,6 +39,7 @@ class Interval(msgspec.Struct, frozen=True):
     end: int
     frozen: int
     rank: int
+    pace: float  # of its streams' steps
     ranks: tuple[int, ...] = ()  # groups that stopped together, where more than one did
 
 
@@ -103,21 +104,21 @@ def find_pauses(
     tables: RungTables,
     counted: Bools,
     gaps: Gaps,
-    base_ns: float,
+    paces: Floats,
     groups: Ints,
     prompt_tokens: Floats,
     prefill_ceiling: float | None,
     window: Window,
 ) -> PauseTables:
-    """Every pause whose end lies in the window, with what went on during it."""
+    """Every pause whose end lies in the window, with what went on during it. ``paces``: of each request's steps, ns."""
     alone = tables.facts.kind == "decode"
     streams = decoding(tables, counted)
     prompts = Prompts.of(tables, prompt_tokens)
     witnesses = Witnesses.of(tables.samples)
-    intervals = _intervals(tables, counted, gaps, base_ns, groups)
+    intervals = _intervals(tables, counted, gaps, paces, groups)
     pauses = []
     for interval in intervals:
-        slack = int(min(base_ns, 0.25 * (interval.end - interval.start)))
+        slack = int(min(interval.pace, 0.25 * (interval.end - interval.start)))
         waiting, tokens, finished, waited = prompts.during(interval.start, interval.end, slack)
         coincides = waiting > 0 and waited > MOST_OF
         went_on = int(streams.at(np.array([(interval.start + interval.end) // 2]))[0]) - interval.frozen
@@ -138,7 +139,7 @@ def find_pauses(
                 rank=interval.rank,
             )
         )
-    pauses = _once_or_periodic(pauses, streams, base_ns)
+    pauses = _once_or_periodic(pauses, streams, float(np.nanmin(paces)))
     return _summary(pauses, prompts, window)
 
 
@@ -151,16 +152,16 @@ def _cause(interval: Interval, with_prompts: bool, alone: bool, witnesses: Witne
     return other_cause(witnesses, interval.start, interval.end)
 
 
-def _intervals(
-    tables: RungTables, counted: Bools, gaps: Gaps, base_ns: float, groups: Ints
-) -> list[Interval]:
+def _intervals(tables: RungTables, counted: Bools, gaps: Gaps, paces: Floats, groups: Ints) -> list[Interval]:
     found = []
     for rank in range(int(groups.max(initial=-1)) + 1):
         here = groups == rank
-        long = (gaps.length > STALL * base_ns) & here[gaps.request]
+        long = (gaps.length > STALL * paces[gaps.request]) & here[gaps.request]
         if int(long.sum()) >= LEAST_STREAMS:
             streams = decoding(tables, counted & here)
-            found += _joint(gaps.length[long], gaps.end[long], gaps.request[long], base_ns, streams, rank)
+            found += _joint(
+                gaps.length[long], gaps.end[long], gaps.request[long], float(paces[here].min()), streams, rank
+            )
     return _across(sorted(found, key=lambda i: i.start))
 
 
@@ -176,7 +177,9 @@ def _across(intervals: list[Interval]) -> list[Interval]:
         held = found[at]
         rank = held.rank if held.frozen >= one.frozen else one.rank
         ranks = (*(held.ranks or (held.rank,)), one.rank)
-        found[at] = Interval(held.start, max(held.end, one.end), held.frozen + one.frozen, rank, ranks)
+        found[at] = Interval(
+            held.start, max(held.end, one.end), held.frozen + one.frozen, rank, held.pace, ranks
+        )
     return found
 
 
@@ -209,7 +212,7 @@ def _joint(
         begins, ends = np.sort(end[rows] - length[rows]), np.sort(end[rows])
         start, stop = int(begins[need - 1]), int(ends[len(rows) - need])
         if stop > start:
-            found.append(Interval(start, stop, len(rows), rank))
+            found.append(Interval(start, stop, len(rows), rank, base_ns))
     return found
 
 

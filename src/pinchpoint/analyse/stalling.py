@@ -8,12 +8,12 @@ import numpy as np
 
 from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Interference, Stall
-from pinchpoint.analyse.gaps import BUFFERED, STALL, stalls
+from pinchpoint.analyse.gaps import BUFFERED, STALL, excess_share, stalls
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
 from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
 from pinchpoint.analyse.stats import distribution, time_shares
-from pinchpoint.analyse.tables import Bools, RungTables
+from pinchpoint.analyse.tables import Bools, Floats, RungTables
 from pinchpoint.analyse.ticks import tick_groups
 from pinchpoint.analyse.view import RungView
 from pinchpoint.analyse.window import Window, decoding
@@ -47,7 +47,9 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
     by_count = distribution(lengths, "gap_ms", "gaps inside the window", refused)
     ladder = None if rung.tables.facts.kind == "decode" else rung.context.decode
     slots = rung.tables.facts.concurrency if rung.tables.facts.closed else None
-    lost, notes = interference(base, rung.gaps, rung.latency, rung.streams, ladder, each, refused, slots)
+    lost, notes = interference(
+        base, rung.latency, rung.streams, ladder, each, refused, slots, _beyond_base(rung)
+    )
     rung.notes.extend(notes)
     pace = _pace(rung, lost, each)
     ratio = None
@@ -77,6 +79,12 @@ def _cut_by_close(tables: RungTables, counted: Bools, window: Window) -> int:
     return int(np.diff(arrivals.t)[cut].max(initial=0))
 
 
+def _beyond_base(rung: RungView) -> float | None:
+    """Share of decode time beyond the base gap; None where there is none."""
+    known = rung.base.ns is not None and len(rung.gaps) > 0
+    return excess_share(rung.gaps.length, rung.bases[rung.gaps.request]) if known else None
+
+
 def _pace(rung: RungView, lost: Interference, each: float | None) -> float | None:
     """What stalls are measured against, ns: the base gap, or decode alone where that is shorter.
 
@@ -95,6 +103,12 @@ def _pace(rung: RungView, lost: Interference, each: float | None) -> float | Non
     return alone
 
 
+def _paces(rung: RungView, pace: float) -> Floats:
+    """What the stalls of each request are measured against, ns: ``pace`` where its endpoint is like all, else its own."""
+    found: Floats = pace / (rung.base.ns or pace) * rung.bases
+    return found
+
+
 def _stall(rung: RungView, pace: float | None) -> Stall | None:
     if len(rung.gaps) == 0:
         rung.refused["stall"] = "no gaps inside the window"
@@ -104,7 +118,9 @@ def _stall(rung: RungView, pace: float | None) -> Stall | None:
         rung.refused["stall.count"] = rung.refused["stall.limit_ms"] = rung.base.reason
         return Stall(longest_ms=longest)
     return Stall(
-        count=stalls(rung.gaps.length, pace)[0], longest_ms=longest, limit_ms=STALL * pace / MILLISECOND
+        count=stalls(rung.gaps.length, _paces(rung, pace)[rung.gaps.request])[0],
+        longest_ms=longest,
+        limit_ms=STALL * pace / MILLISECOND,
     )
 
 
@@ -118,11 +134,12 @@ def _pauses(rung: RungView, pace: float | None) -> dict[str, Any]:
             f"at most {most} streams decode at once; a pause is of {LEAST_STREAMS} or more"
         )
         return {}
-    groups, note = tick_groups(rung.tables, rung.served, pace)
+    paces = _paces(rung, pace)
+    groups, note = tick_groups(rung.tables, rung.served, paces)
     if note:
         rung.notes.append(note)
     found = find_pauses(
-        rung.tables, rung.served, rung.gaps, pace, groups, prompt_tokens(rung.tables), rung.context.prefill_ceiling,
+        rung.tables, rung.served, rung.gaps, paces, groups, prompt_tokens(rung.tables), rung.context.prefill_ceiling,
         rung.window,
     )  # fmt: skip
     rung.notes.extend(found.notes)

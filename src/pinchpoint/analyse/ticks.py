@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from pinchpoint.analyse.gaps import STALL
-from pinchpoint.analyse.tables import Bools, Ints, RungTables
+from pinchpoint.analyse.tables import Bools, Floats, Ints, RungTables
 
 __all__ = ["tick_groups"]
 
@@ -23,38 +23,48 @@ MOST_STREAMS = 3000  # beyond that the rung is taken as one group: the answer wo
 COHERENT = 0.7  # share of streams that must end up in groups of three or more
 
 
-def tick_groups(tables: RungTables, counted: Bools, base_ns: float) -> tuple[Ints, str]:
+def tick_groups(tables: RungTables, counted: Bools, paces: Floats) -> tuple[Ints, str]:
     """Group of each request (−1: too few events to tell), largest group 0, and a note when it cannot be told.
 
-    Greedy in order of first token: a stream joins the group whose members it agrees with best, else opens one.
+    Greedy in order of first token: a stream joins the group whose members it agrees with best, else opens one. Streams of
+    two endpoints are never one group. ``paces``: of each request's steps, ns.
     """
-    streams = np.flatnonzero(counted & (np.diff(tables.starts) >= LEAST_EVENTS))
+    streams = counted & (np.diff(tables.starts) >= LEAST_EVENTS)
+    endpoint = tables.requests.endpoint
     group = np.full(len(tables.requests), -1, dtype=np.int64)
-    if len(streams) == 0:
-        return group, ""
-    group[streams] = 0
+    note = ""
+    for one in np.unique(endpoint[streams]):
+        note = _grouped(tables, np.flatnonzero(streams & (endpoint == one)), paces, group) or note
+    sizes = np.bincount(group[streams]) if streams.any() else np.zeros(0, dtype=np.int64)
+    rank = np.empty(len(sizes), dtype=np.int64)
+    rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    group[streams] = rank[group[streams]]
+    return group, note
+
+
+def _grouped(tables: RungTables, streams: Ints, paces: Floats, group: Ints) -> str:
+    """Put the ``streams`` of one endpoint into groups that begin after those there are; a note where none can be told."""
+    first = int(group.max(initial=-1)) + 1
+    group[streams] = first
     if len(streams) > MOST_STREAMS:
-        return group, f"{len(streams)} streams: taken as ticking together"
+        return f"{len(streams)} streams: taken as ticking together"
     times = {int(s): tables.arrivals.t[tables.starts[s] : tables.starts[s + 1]] for s in streams}
     members: list[list[Ints]] = []
     sizes: list[int] = []
     for stream in sorted(times, key=lambda s: int(times[s][0])):
         mine = times[stream]
-        best, score = _best(mine, members, base_ns)
+        best, score = _best(mine, members, float(paces[stream]))
         if best is None or score < TOGETHER:
             best = len(members)
             members.append([])
             sizes.append(0)
         members[best].append(mine)
         sizes[best] += 1
-        group[stream] = best
+        group[stream] = first + best
     if sum(size for size in sizes if size >= 3) < COHERENT * len(streams):
-        group[streams] = 0
-        return group, "event times are too uneven to tell ranks apart: streams are taken as one group"
-    rank = np.empty(len(sizes), dtype=np.int64)
-    rank[np.argsort([-size for size in sizes], kind="stable")] = np.arange(len(sizes))
-    group[streams] = rank[group[streams]]
-    return group, ""
+        group[streams] = first
+        return "event times are too uneven to tell ranks apart: streams are taken as one group"
+    return ""
 
 
 def _best(mine: Ints, members: list[list[Ints]], base_ns: float) -> tuple[int | None, float]:

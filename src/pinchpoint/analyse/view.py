@@ -10,7 +10,7 @@ import numpy as np
 from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.gaps import BUFFERED, Base, Gaps, base_gap, path_buffer, window_gaps
 from pinchpoint.analyse.latency import Latencies, cut_off, latencies, served_tokens
-from pinchpoint.analyse.tables import MISSING, Bools, Ints, RungTables
+from pinchpoint.analyse.tables import MISSING, Bools, Floats, Ints, RungTables
 from pinchpoint.analyse.throughput import Flows
 from pinchpoint.analyse.window import Window, decoding, in_flight
 
@@ -59,6 +59,21 @@ class RungView:
         if size is not None:
             return Base(None, f"{BUFFERED} ({size // 1024} KiB)")
         return base_gap(self.gaps.length)
+
+    @cached_property
+    def bases(self) -> Floats:
+        """The base gap of each request's endpoint, ns: endpoints of a pace of their own share no step.
+
+        That of the whole rung where one alone was asked, or an endpoint has none; NaN where the rung has none.
+        """
+        endpoint, gaps = self.tables.requests.endpoint, self.gaps
+        found = np.full(len(endpoint), np.nan if self.base.ns is None else self.base.ns)
+        several = np.unique(endpoint[self.served])
+        for one in several if len(several) > 1 and self.base.ns is not None else ():
+            own = base_gap(gaps.length[endpoint[gaps.request] == one]).ns
+            if own is not None:
+                found[endpoint == one] = own
+        return found
 
     @cached_property
     def tokens_per_event(self) -> float | None:
