@@ -248,7 +248,7 @@ def test_small_variations_do_not_change_the_verdict(share, requests):
 
 def test_the_limited_level_is_named():
     found = together([mixed(0.33), level(mixed(0.9, client=LATE), 10, 16)])
-    assert "33 % of its time at concurrency 8 (concurrency 16 left out" in found.verdict.sentence
+    assert "33 % of decode time at concurrency 8 (concurrency 16 left out" in found.verdict.sentence
 
 
 def test_the_case_of_a_loaded_host():

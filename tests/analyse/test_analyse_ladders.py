@@ -83,7 +83,7 @@ def test_the_verdict_on_the_reference():
     verdict = reference().verdict
     assert verdict.cause == "prefill–decode interference"
     assert verdict.sentence.startswith(
-        "Interference binds mixed load: prompts stop decoding for 33 % of its time at concurrency 32 (16 % at 16)"
+        "Interference binds mixed load: prompts stop decoding for 33 % of decode time at concurrency 32 (16 % at 16)"
     )
     assert "decode alone is not saturated: 665 → 1,217 tok/s from 32 to 64 streams" in verdict.sentence
     by = {h.cause: h for h in verdict.hypotheses}

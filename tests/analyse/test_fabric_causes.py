@@ -79,7 +79,7 @@ def test_a_full_port_binds_where_the_ladder_stopped_rising_and_compute_does_not(
     told, verdict = weighed(full, rungs=ladder(10_100))
     assert verdict.cause == BANDWIDTH
     assert verdict.sentence.startswith(
-        "Fabric bandwidth binds: the hottest port (swp1 out) carried 95 % of line rate"
+        "Fabric bandwidth binds: the port with the highest reading (swp1 out) carried 95 %"
     )
     assert Words("ko").said.knows(verdict.sentence)
     assert (told["prefill compute"].state, "swp1 out is full" in told["prefill compute"].words) == (

@@ -51,7 +51,7 @@ GAP = re.compile(r"\{(\w+)\}")
             "너무 짧아 처리량이 더 오르지 않는지 알 수 없습니다",
         ),
         (  # a list in brackets inside a clause inside a sentence
-            "Interference binds mixed load: prompts stop decoding for 67 % of its time at concurrency 32 (25 % at 4, "
+            "Interference binds mixed load: prompts stop decoding for 67 % of decode time at concurrency 32 (25 % at 4, "
             "41 % at 8); between prompts it runs at its normal pace (normal, then stopped).",
             "혼합 부하의 병목은 간섭입니다: 프롬프트 때문에 디코드가 동시성 32에서 시간의 67 %(4에서 25 %, 8에서 41 %) "
             "동안 멈춥니다. 프롬프트가 없을 때는 정상 속도로 진행합니다(정상 속도로 진행하다 멈춤).",

@@ -27,8 +27,9 @@ LONG = "decode alone is not saturated while a token went from 0.741 to 7.39 ms"
         (f"Mixed load is held up: {'x' * 90}, {LONG}", f"Mixed load is held up: {'x' * 90}", f"D{LONG[1:]}"),
         ("y" * 200, "y" * 200, ""),  # nowhere to part it
         (
-            f"Prompts stop decoding for 67 % of its time at 32 (25 % at 4, 41 % at 8, 54 % at 16); {LONG}, and {'x' * 90}",
-            "Prompts stop decoding for 67 % of its time at 32 (25 % at 4, 41 % at 8, 54 % at 16)",
+            "Prompts stop decoding for 67 % of decode time at 32 (25 % at 4, 41 % at 8, 54 % at 16); "
+            f"{LONG}, and {'x' * 90}",
+            "Prompts stop decoding for 67 % of decode time at 32 (25 % at 4, 41 % at 8, 54 % at 16)",
             f"D{LONG[1:]}, and {'x' * 90}",
         ),
         (

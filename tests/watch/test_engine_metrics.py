@@ -206,7 +206,7 @@ def test_histograms_of_ranks_are_added_bucket_by_bucket():
 
 
 def test_beside_the_client():
-    ours = reading(client=ClientView(in_flight_mean=32.0), ttft_ms=Stats(n=9, mean=47.0), total_tok_s=1.0)
+    ours = reading(client=ClientView(in_flight_mean=32.0), ttft_ms=Stats(n=9, mean=40.0), total_tok_s=1.0)
     engine = page(
         running=20,
         waiting=2,
@@ -214,7 +214,7 @@ def test_beside_the_client():
         ttft_s_of_sum=lambda t: 0.0164 * t,
         ttft_s_of_count=lambda t: t,
     )
-    (row,) = only(engine_rows(engine, ours, WHOLE, "e", client={"output_tokens": 5000.0}))
+    (row,) = only(engine_rows(engine, ours, WHOLE, "e", client={"output_tokens": 5000.0, "ttft_ms": 47.0}))
     assert row["tokens_over_client"] == pytest.approx(1.02)
     assert (row["in_flight_client"], row["in_flight_engine"]) == (32, 22)
     assert row["ttft_difference_ms"] == pytest.approx(30.6)

@@ -9,7 +9,7 @@ from pinchpoint.analyse.gaps import bundled
 from pinchpoint.analyse.ladders import kind_of
 from pinchpoint.analyse.trust import sound
 from pinchpoint.analyse.watched import asks, in_flight_words, inside
-from pinchpoint.analyse.weighing import ORDER, label, undecided
+from pinchpoint.analyse.weighing import ORDER, Row, label, row_label, undecided
 
 __all__ = ["IDLE_SLOTS", "QUEUED", "arrives_bundled", "idle", "queue", "streams_of"]
 
@@ -38,8 +38,9 @@ def _placed(found: Findings, share: float, r: RungReading) -> Hypothesis:
         if arrives_bundled(r):
             return undecided(CAUSE, f"{few}, but tokens arrive bundled: when the engine made the first is not known",
                              asks(found, "waiting requests", "waiting_mean"))  # fmt: skip
-        return Hypothesis(cause=CAUSE, state="binds", strength=share, words=f"{few}, the rest wait for a place",
-                          would_decide=asks(found, "waiting requests", "waiting_mean"))  # fmt: skip
+        return Hypothesis(
+            cause=CAUSE, state="binds", strength=share, words=f"{few}, the rest wait for a place"
+        )
     waits, has, of = row["waiting_mean"], row["in_flight_engine"], row["in_flight_client"]
     if waits >= IDLE_SLOTS * of:
         return Hypothesis(cause=CAUSE, state="binds", strength=share, words=f"{few}, the rest wait for a place",
@@ -53,18 +54,39 @@ def _placed(found: Findings, share: float, r: RungReading) -> Hypothesis:
 
 def _past_the_knee(found: Findings) -> Hypothesis:
     known = [c for c in found.ceilings if c.knee is not None]
-    would = asks(found, "queue time", "queue_mean_ms")
     if not known:
         return undecided(CAUSE, "no ladder showed its ceiling, so work and waiting cannot be told apart",
-                     f"rungs beyond the knee, or {would}")  # fmt: skip
+                         f"rungs beyond the knee, or {asks(found, 'queue time', 'queue_mean_ms')}")  # fmt: skip
     queued = [c for c in known if c.queueing_ms and c.queueing_ms >= QUEUED * _knee_ttft(found, c)]
-    evidence = [f"{c.profile} {c.isl}/{c.osl}: beyond the knee at {c.knee} a prompt waits at least "
-                f"{ms(c.queueing_ms or 0)} longer, by its median TTFT" for c in queued]  # fmt: skip
-    if not evidence:
+    if not queued:
         words = f"median TTFT beyond the knee grows hardly, or no more than steps do, in {many(len(known), 'ladder')}"
         return Hypothesis(cause=CAUSE, state="cleared", words=words)
+    evidence = [f"{c.profile} {c.isl}/{c.osl}: beyond the knee at {c.knee} a prompt waits at least "
+                f"{ms(c.queueing_ms or 0)} longer, by its median TTFT" for c in queued]  # fmt: skip
+    counted = max(
+        (row for c in queued for row in _counted(found, c)),
+        key=lambda row: row["queue_mean_ms"],
+        default=None,
+    )
+    said = (
+        ""
+        if counted is None
+        else f"; {ms(counted['queue_mean_ms'])} in the engine's own queue ({row_label(counted)})"
+    )
     return Hypothesis(cause=CAUSE, state="contributes", strength=0.2, evidence_for=evidence,
-                      words="beyond the knee more users only wait longer", would_decide=would)  # fmt: skip
+                      words=f"beyond the knee more users only wait longer{said}",
+                      would_decide="" if said else asks(found, "queue time", "queue_mean_ms"))  # fmt: skip
+
+
+def _counted(found: Findings, c: Ceiling) -> list[Row]:
+    """The engine's own queue times beyond a knee."""
+    shape = (c.profile, c.isl, c.osl)
+    beyond = {
+        r.rung
+        for r in found.rungs
+        if (r.profile, r.isl, r.osl) == shape and (r.concurrency or 0) > (c.knee or 0)
+    }
+    return [row for row in found.engine if row.get("rung") in beyond and row.get("queue_mean_ms") is not None]
 
 
 def idle(r: RungReading) -> float | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from pinchpoint.analyse.figures import many, ms, percent, several
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
-from pinchpoint.analyse.ladders import Ladder, ladders, longest_pause_ms, losing, lost_share
+from pinchpoint.analyse.ladders import Ladder, in_doubt, ladders, longest_pause_ms, losing, lost_share
 from pinchpoint.analyse.levels import Level
 from pinchpoint.analyse.trust import all_limited, caused, left_out, limited, pressed, pressure_words, prompted
 from pinchpoint.analyse.weighing import ORDER, State, label, reason, undecided
@@ -135,25 +135,29 @@ def _longest(mixed: Sequence[Ladder]) -> list[str]:
 
 
 def _shares(ladder: Ladder, top: Level) -> str:
-    """``33 % of its time at concurrency 32 (16 % at 16)``; rungs that the load generator limited are left out."""
+    """``33 % of decode time at concurrency 32 (16 % at 16)``; rungs that the load generator limited are left out."""
     known = [level for level in ladder.levels if lost_share(level.readings) is not None]
     aside = [level for level in known if level is not top]
     others = [
-        f"{percent(lost_share(level.readings) or 0.0)} at {level.concurrency}"
+        f"{_part(level)} at {level.concurrency}{' (in doubt)' if in_doubt(level.readings) else ''}"
         for level in aside
         if not all_limited(losing(level.readings))
     ]
     out = left_out([r for level in aside if all_limited(losing(level.readings)) for r in level.readings])
     rest = [*others, out] if out else others
-    share = lost_share(top.readings) or 0.0
-    return f"{percent(share)} of its time at concurrency {top.concurrency}" + (
+    return f"{_part(top)} of decode time at concurrency {top.concurrency}" + (
         f" ({', '.join(rest)})" if rest else ""
     )
 
 
+def _part(level: Level) -> str:
+    """What a level loses; less than nothing is nothing that shows."""
+    return percent(max(0.0, lost_share(level.readings) or 0.0))
+
+
 def _lost_words(ladder: Ladder) -> str:
     known = [level for level in ladder.levels if lost_share(level.readings) is not None]
-    top = max(known, key=lambda level: lost_share(level.readings) or 0.0)
+    top = max(known, key=lambda level: (not in_doubt(level.readings), lost_share(level.readings) or 0.0))
     form = {"decode_only": "against decode alone at equal streams", "own_base": "against the rung's own base gap",
             "own_median": "against the rung's own median gap"}.get(_form(losing(top.readings)) or "", "")  # fmt: skip
     return f"{ladder.label}: {_shares(ladder, top)}, {form}"

@@ -44,7 +44,7 @@ def _load(r: RungReading) -> list[Doubted]:
             Doubted(
                 "isolation",
                 f"the phase was not alone: {why}",
-                "other work ran beside the phase: do not take its rate for the phase's own",
+                "this rate is not the phase's own: the mark says what else took time",
             )
         )
     if r.cached_share is not None and r.cached_share > 0.01:
@@ -65,7 +65,7 @@ def _load(r: RungReading) -> list[Doubted]:
             Doubted(
                 "convoy",
                 claim,
-                "leave the stagger on; where it is on, replay a trace (--trace), whose lengths differ",
+                "replay a trace (--trace), whose lengths differ; and leave the stagger on",
                 r.convoy_index,
                 "share in step",
             )

@@ -61,12 +61,12 @@ def read_engine(folder: RunFolder, readings: Iterable[RungReading]) -> list[dict
         if reading.rung not in limits or reading.start_ns is None or reading.end_ns is None:
             continue
         whole = limits[reading.rung]
-        tokens = _client_tokens(folder, reading.rung) if len(sources) == 1 else {}
+        client = _client(folder, reading.rung, with_tokens=len(sources) == 1)
         pages = {source: page for source in sources if (page := load_page(folder, source, whole))}
         own: list[dict[str, Any]] = []
         for source, page in pages.items():
             role = str(sources[source].get("role", ""))
-            own += engine_rows(page, reading, whole, source, role, tokens, folder.time_scale)
+            own += engine_rows(page, reading, whole, source, role, client, folder.time_scale)
         rows += over_pages(own, pages, sources, (reading.start_ns, reading.end_ns))
     return rows
 
@@ -88,7 +88,7 @@ def engine_rows(
         whole: limits of the whole rung, ns; counters are differences across it.
         source: its name.
         role: which pool of a disaggregated deployment.
-        client: what the client counted over the whole rung: ``output_tokens``, ``prompt_tokens``, ``requests``.
+        client: what the client counted over the whole rung: ``output_tokens``, ``ttft_ms``.
         time_scale: the folder's: the engine measured times by its own clock.
     """
     assert reading.start_ns is not None
@@ -127,14 +127,20 @@ def engine_rows(
     return [row, *ranks]
 
 
-def _client_tokens(folder: RunFolder, rung: int) -> dict[str, float]:
-    """Over all requests of a rung, warm-up and failures with an answer among them: engines count those too."""
+def _client(folder: RunFolder, rung: int, *, with_tokens: bool) -> dict[str, float]:
+    """Over all requests of a rung, warm-up and failures with an answer among them: engines count those too.
+
+    Tokens only where one engine made them all.
+    """
     found = folder.columns(
-        "SELECT count(*) AS requests, sum(output_tokens) AS output_tokens, sum(prompt_tokens) AS prompt_tokens, "
-        "count(*) FILTER (NOT ok) AS failed FROM requests WHERE rung = ?",
+        "SELECT sum(output_tokens) AS output_tokens, avg(first_token_ns - sent_ns) FILTER (first_token_ns > sent_ns) / 1e6 "
+        "AS ttft_ms FROM requests WHERE rung = ?",
         [rung],
     )
-    return {name: float(column[0]) for name, column in found.items() if not np.ma.is_masked(column[0])}
+    known = {name: float(column[0]) for name, column in found.items() if not np.ma.is_masked(column[0])}
+    if "ttft_ms" in known:
+        known["ttft_ms"] *= folder.time_scale
+    return known if with_tokens else {name: value for name, value in known.items() if name != "output_tokens"}
 
 
 # -- counters and gauges ------------------------------------------------------------------------------------------
@@ -175,19 +181,33 @@ def _kv(page: Page, steady: tuple[int, int], preemptions: float | None) -> dict[
 
 
 def _full_share(page: Page, steady: tuple[int, int]) -> float | None:
-    """Share of reads at which some rank was full *and* somebody waited for that rank: a queue before an empty rank, beside
-    a full one that nobody waits for, is stranded and not for want of cache. Where queues are not counted by rank, their
-    sum counts for each."""
+    """Share of reads at which some rank had no room *and* somebody waited for that rank: a queue before an empty rank,
+    beside a full one that nobody waits for, is stranded and not for want of cache. Where queues are not counted by rank,
+    their sum counts for each.
+
+    No room: full, or not for one more request of the mean size of those that run; a long request waits before a cache that
+    is half empty.
+    """
     ranks = ranks_of(page, "kv_use")
     own = [rank for rank in ranks if ("waiting", rank) in page]
     everybody = added(page, "waiting", steady)
-    waits = {rank: page["waiting", rank].inside(*steady) if own else everybody for rank in own or ranks}
-    pairs = [(page["kv_use", rank].inside(*steady), waiting) for rank, waiting in waits.items()]
-    length = min((min(len(used), len(waiting)) for used, waiting in pairs), default=0)
+    columns = []
+    for rank in own or ranks:
+        waiting = page["waiting", rank].inside(*steady) if own else everybody
+        running = (
+            page["running", rank].inside(*steady) if ("running", rank) in page else np.zeros(len(waiting))
+        )
+        columns.append((page["kv_use", rank].inside(*steady), waiting, running))
+    length = min((min(map(len, column)) for column in columns), default=0)
     if not length:
         return None
-    full = np.any([(used[:length] >= FULL) & (waiting[:length] > 0) for used, waiting in pairs], axis=0)
+    full = np.any([_no_room(*(values[:length] for values in column)) for column in columns], axis=0)
     return float(full.mean())
+
+
+def _no_room(used: Any, waiting: Any, running: Any) -> Any:
+    one_more = used + used / np.maximum(running, 1)
+    return (waiting > 0) & ((used >= FULL) | ((running > 0) & (one_more > 1)))
 
 
 def _times(page: Page, span: tuple[int, int], refused: dict[str, str], time_scale: float) -> dict[str, Any]:
@@ -284,7 +304,8 @@ def _beside_client(
         words.append(
             "fewer are inside the engine than in flight: the rest is on its way, in the API front end or a router"
         )
-    client_ttft = reading.ttft_ms.mean if reading.ttft_ms else None
+    # The engine's mean is of all requests of the rung, its opening burst among them; so is this.
+    client_ttft = client.get("ttft_ms")
     engine_ttft = row["ttft_mean_ms"]
     if client_ttft and engine_ttft is not None and client_ttft - engine_ttft > max(5.0, 0.1 * client_ttft):
         words.append(

@@ -48,8 +48,9 @@ def bandwidth(found: Findings) -> Hypothesis:
     use, mean = hot["use"]["highest"], hot["use"]["mean"]
     blind = "unknown" if hot["blind_ms"] is None else f"{hot['blind_ms']:.4g} ms"
     words = (
-        f"the hottest port ({hot['entity']} {hot['direction']}) carried {percent(mean)} of line rate on average and "
-        f"{percent(use)} at most over one reading ({row_label(hot)}); bursts shorter than {blind} cannot be seen"
+        f"the port with the highest reading ({hot['entity']} {hot['direction']}) carried {percent(mean)} of line rate on "
+        f"average and {percent(use)} at most over one reading ({row_label(hot)}); bursts shorter than {blind} cannot be "
+        "seen"
     )
     if _full(hot) and hot.get("rung") in collided:
         return undecided(

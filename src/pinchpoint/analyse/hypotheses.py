@@ -25,7 +25,7 @@ def client(found: Findings) -> Hypothesis:
     views = [(r, r.client) for r in found.rungs if r.client is not None and r.client.limited is not None]
     if not views:
         return undecided(
-            "client", "the load generator left no samples of itself", "run with the self-check on"
+            "client", "the load generator left no samples of itself", "a run that is measured, not simulated"
         )
     late = [(r, view) for r, view in views if view.limited]
     if not late:

@@ -23,6 +23,7 @@ def interference(
     found: Latencies,
     streams: float,
     ladder: DecodeLadder | None,
+    alone_here: bool,
     tokens_per_event: float | None,
     refused: dict[str, str],
     slots: int | None = None,
@@ -30,10 +31,10 @@ def interference(
 ) -> tuple[Interference, list[str]]:
     """Interference of a rung that decodes, and notes on how decode alone was come by.
 
-    ``ladder`` is the decode-only ladder of the run, None for a decode-only rung itself and where there is none:
-    then the rung's own base gap stands in. ``slots`` is the concurrency of a closed loop, ``own`` the
-    share of decode time beyond the rung's own base. Refused where next to no
-    prompt can run beside a decode: at concurrency 1 in a closed loop, and below half a decoding stream on average.
+    ``ladder`` is the decode-only ladder of the run, None for a decode-only rung itself (``alone_here``) and where there is
+    none: then the rung's own base gap stands in. ``slots`` is the concurrency of a closed loop, ``own`` the share of decode
+    time beyond the rung's own base. Refused where next to no prompt can run beside a decode: at concurrency 1 in a closed
+    loop, and below half a decoding stream on average.
     """
     base_ms = None if base.ns is None else base.ns / MILLISECOND
     if base_ms is None:
@@ -46,7 +47,8 @@ def interference(
     if base_ms is None:
         refused["interference.own_base_share"] = base.reason
         refused["interference.base_vs_decode_only"] = base.reason
-    alone, how = (None, "no decode-only ladder in this run") if ladder is None else ladder.at(streams)
+    none = "decode is alone here" if alone_here else "no decode-only ladder in this run"
+    alone, how = (None, none) if ladder is None else ladder.at(streams)
     tpot = found.present("tpot")
     if alone is not None and len(tpot):
         share = 1 - alone / (float(tpot.mean()) / MILLISECOND)

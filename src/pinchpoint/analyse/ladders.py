@@ -12,7 +12,17 @@ from pinchpoint.analyse.levels import Level, levels, shapes
 from pinchpoint.analyse.trust import limited
 from pinchpoint.plan.model import Profile
 
-__all__ = ["Ladder", "ceiling_of", "kind_of", "ladders", "longest_pause_ms", "losing", "lost_share"]
+__all__ = [
+    "Ladder",
+    "ceiling_of",
+    "in_doubt",
+    "kind_of",
+    "ladders",
+    "limited_beyond",
+    "longest_pause_ms",
+    "losing",
+    "lost_share",
+]
 
 
 class Ladder(msgspec.Struct, frozen=True):
@@ -59,6 +69,20 @@ def lost_share(readings: Sequence[RungReading]) -> float | None:
     """Mean share of decode time lost over those repeats."""
     shares = [r.interference.share_of_decode or 0.0 for r in losing(readings) if r.interference]
     return float(np.mean(shares)) if shares else None
+
+
+def in_doubt(readings: Sequence[RungReading]) -> bool:
+    """Whether what they lose is held against decode alone where the load generator was its limit."""
+    return any(r.interference.doubt for r in losing(readings) if r.interference)
+
+
+def limited_beyond(found: Findings, c: Ceiling) -> list[int]:
+    """Concurrencies above the one a ceiling was read at that were driven, and are left out of it."""
+    shape = (c.profile, c.isl, c.osl)
+    late = [r for r in found.rungs if (r.profile, r.isl, r.osl) == shape and limited(r)]
+    return sorted(
+        {r.concurrency for r in late if r.concurrency is not None and r.concurrency > (c.reached_at or 0)}
+    )
 
 
 def ceiling_of(found: Findings, ladder: Ladder) -> Ceiling | None:

@@ -9,6 +9,7 @@ from pinchpoint.analyse.blocking import IDLE_HOST
 from pinchpoint.analyse.fabric_causes import full_port
 from pinchpoint.analyse.figures import many, ms, percent, rate
 from pinchpoint.analyse.findings import Ceiling, Findings, Hypothesis, RungReading
+from pinchpoint.analyse.gaps import bundled
 from pinchpoint.analyse.gpu_causes import use_of
 from pinchpoint.analyse.ladders import Ladder, ceiling_of, ladders
 from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
@@ -175,7 +176,12 @@ def pauses(found: Findings) -> Hypothesis:
     known = [r for r in found.rungs if r.valid and r.pause_share_unprompted is not None]
     if not known:
         why = reason(found, "mixed", "pauses") or reason(found, "decode", "pauses") or "no rung decodes"
-        return undecided(cause, why, "decode or mixed load of three streams or more")
+        would = (
+            "a path that holds no tokens back"
+            if bundled(why)
+            else "decode or mixed load of three streams or more"
+        )
+        return undecided(cause, why, would)
     engine = [r for r in known if sound(r)]
     worst = max(engine, key=_unattributed, default=None)
     if worst is not None and _unattributed(worst) >= SOME_STILL:

@@ -14,6 +14,7 @@ from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.convoy import CONVOY, convoy_index, rate_interval, stationarity
 from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import RungReading
+from pinchpoint.analyse.gaps import bundled
 from pinchpoint.analyse.isolation import cached_share, isolation, length_drift
 from pinchpoint.analyse.latency import Latencies, cut_off, latencies, latency_notes, served_tokens
 from pinchpoint.analyse.stalling import gap_fields
@@ -192,6 +193,11 @@ def _latencies(rung: RungView) -> dict[str, Any]:
     )
     if tpot is None:
         refused["tok_s_per_user"] = refused["tpot_ms"]
+    held = bundled(
+        rung.base.reason
+    )  # the first token comes with others: time per token says nothing of a user's pace
+    if tpot is not None and held:
+        refused["tok_s_per_user"] = rung.base.reason
     served = served_tokens(rung.tables)[rung.ok]
     prompts = rung.tables.requests.prompt_tokens[rung.ok]
     prompts = prompts[prompts != MISSING]
@@ -203,7 +209,7 @@ def _latencies(rung: RungView) -> dict[str, Any]:
         "ttft_ms": distribution(found.present("ttft"), "ttft_ms", "TTFT", refused),
         "ttft_content_ms": distribution(found.present("ttft_content"), "ttft_content_ms", "TTFT-content", refused),
         "tpot_ms": tpot,
-        "tok_s_per_user": 1000 / tpot.mean if tpot and tpot.mean else None,
+        "tok_s_per_user": 1000 / tpot.mean if tpot and tpot.mean and not held else None,
         "e2e_ms": distribution(found.present("e2e"), "e2e_ms", "E2E", refused),
         "sent_e2e_ms": None if rung.tables.facts.closed
         else distribution(found.present("sent_e2e"), "sent_e2e_ms", "E2E from sent", refused),

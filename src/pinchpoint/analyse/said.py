@@ -9,14 +9,16 @@ from pinchpoint.analyse.acts import acts_on
 from pinchpoint.analyse.admission import QUEUED
 from pinchpoint.analyse.blocking import CAUSE
 from pinchpoint.analyse.doubts import doubts_of
-from pinchpoint.analyse.figures import capital, many, ms, percent, rate
+from pinchpoint.analyse.figures import capital, many, ms, percent, rate, several
 from pinchpoint.analyse.findings import Ceiling, Finding, Findings, RungReading
 from pinchpoint.analyse.gpus import gpu_use
 from pinchpoint.analyse.ladders import (
     Ladder,
     ceiling_of,
+    in_doubt,
     kind_of,
     ladders,
+    limited_beyond,
     longest_pause_ms,
     losing,
     lost_share,
@@ -57,7 +59,7 @@ def _mixed(ladder: Ladder, found: Findings, blocks: bool) -> list[Finding]:
     known = [(level, share) for level in free if (share := lost_share(level.readings)) is not None]
     if not known:
         return []
-    top, share = max(known, key=lambda k: k[1])
+    top, share = max(known, key=lambda k: (not in_doubt(k[0].readings), k[1]))
     said = [_lost(ladder, top, share, known, blocks)]
     said += [blind for level, lost in known if (blind := _blind(ladder, level, lost))]
     free_ones = [r for level in free for r in level.readings if not limited(r)]
@@ -74,7 +76,10 @@ def _lost(
 ) -> Finding:
     worst = losing(top.readings)[0]
     lost = worst.interference
-    evidence = [f"{percent(s)} at concurrency {level.concurrency}" for level, s in known]
+    evidence = [
+        f"{percent(s)} at concurrency {level.concurrency}{' (in doubt)' if in_doubt(level.readings) else ''}"
+        for level, s in known
+    ]
     out = left_out(
         [r for level in ladder.levels if all_limited(loser := losing(level.readings)) for r in loser]
     )
@@ -215,7 +220,7 @@ def _ceiling(ladder: Ladder, found: Findings) -> list[Finding]:
             value=ceiling.value, unit=ceiling.metric,
             interval=None if ceiling.low is None or ceiling.high is None else (ceiling.low, ceiling.high),
             n=sum(r.ok for level in ladder.levels for r in level.readings), rungs=ladder.rungs,
-            evidence=evidence, advice=_advice(ceiling),
+            evidence=evidence, advice=_advice(ceiling, limited_beyond(found, ceiling)),
         )
     ]  # fmt: skip
 
@@ -231,7 +236,9 @@ def _knee_ttft(ladder: Ladder, ceiling: Ceiling) -> float:
     return max(at, default=0.0)
 
 
-def _advice(ceiling: Ceiling) -> str:
+def _advice(ceiling: Ceiling, late: Sequence[int]) -> str:
+    if ceiling.state == "not reached" and late:
+        return f"measure concurrency {several(late)} again with a load generator that is not the limit"
     return {
         "not reached": f"drive it beyond concurrency {ceiling.reached_at} to see the ceiling",
         "possible fall": "measure the falling rung and its neighbour again, in swapped order",

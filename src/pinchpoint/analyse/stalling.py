@@ -48,7 +48,15 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
     ladder = None if rung.tables.facts.kind == "decode" else rung.context.decode
     slots = rung.tables.facts.concurrency if rung.tables.facts.closed else None
     lost, notes = interference(
-        base, rung.latency, rung.streams, ladder, each, refused, slots, _beyond_base(rung)
+        base,
+        rung.latency,
+        rung.streams,
+        ladder,
+        rung.tables.facts.kind == "decode",
+        each,
+        refused,
+        slots,
+        _beyond_base(rung),
     )
     rung.notes.extend(notes)
     pace = _pace(rung, lost, each)

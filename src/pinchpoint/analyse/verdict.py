@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinchpoint.analyse.blocking import CAUSE, LOST
-from pinchpoint.analyse.figures import capital, many, percent, rate
+from pinchpoint.analyse.figures import capital, many, percent, rate, several
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading, Verdict
 from pinchpoint.analyse.hypotheses import HYPOTHESES
-from pinchpoint.analyse.ladders import kind_of, ladders
+from pinchpoint.analyse.ladders import kind_of, ladders, limited_beyond
 from pinchpoint.analyse.trust import SHORT, limited
 from pinchpoint.analyse.weighing import ORDER
 
@@ -50,6 +50,7 @@ def _binds(first: Hypothesis, found: Findings, weighed: Sequence[Hypothesis]) ->
         "decode step": "The decode step binds",
         "queue and admission": "Admission binds",
         "pauses without prompts": "Pauses of unknown origin bind",
+        "API front end": "What stands between engine and client binds",
     }.get(first.cause, f"{capital(first.cause)} binds")
     return f"{opening}: {first.words}."
 
@@ -120,7 +121,11 @@ def _limits(found: Findings) -> list[str]:
             limits.append(f"{kind} load was not driven")
     for c in found.ceilings:
         if c.state == "not reached":
-            limits.append(f"{c.profile} {c.isl}/{c.osl} was not driven beyond concurrency {c.reached_at}")
+            beyond = limited_beyond(found, c)
+            limits.append(
+                f"{c.profile} {c.isl}/{c.osl} was not driven beyond concurrency {c.reached_at}"
+                + (f" but where the load generator was the limit ({several(beyond)})" if beyond else "")
+            )
     whole = [r for r in found.rungs if r.window_reason.startswith("whole rung")]
     if whole:
         limits.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinchpoint.analyse.figures import many, percent
+from pinchpoint.analyse.figures import many, ms, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.analyse.trust import limited
 from pinchpoint.analyse.weighing import Row, State, row_label, undecided
@@ -73,11 +73,16 @@ def kv(found: Findings) -> Hypothesis:
     uses = [r["kv_use_max"] for r in rows if r.get("kv_use_max") is not None]
     if bound:
         where = f"{many(len(bound), 'rung')} ({row_label(bound[-1])}"
-        words = f"the KV cache was full with requests waiting, or evicted some, in {where}"
+        words = (
+            f"requests waited while the KV cache had no room for one more, or some were evicted, in {where}"
+        )
         words += f"; {evicted:.0f} preemptions)" if evicted else ")"
         full = max(r.get("kv_full_share") or 0.0 for r in bound) >= MOSTLY_FULL
         return Hypothesis(cause=cause, state="binds" if full else "contributes", strength=0.95 if full else 0.6,
                           words=words)  # fmt: skip
+    if uses and max(uses) == 0 and any(r.get("generation_tokens") for r in rows):
+        why = "the engine says 0 % throughout while it made tokens: it does not keep count of its KV cache"
+        return undecided(cause, why, "an engine that counts its KV use (the metrics read do not)")
     if uses and max(uses) < CALM_KV:
         words = f"the engine used at most {percent(max(uses))} of its KV cache"
         told = any(r.get("preemptions") is not None for r in rows)
@@ -105,8 +110,8 @@ def unequal_ranks(found: Findings) -> Hypothesis | None:
     if not rows:
         return None
     worst = max(rows, key=lambda r: r["rank_over_even"])
-    over, times = worst["rank_over_even"], worst["rank_max_over_mean"]
-    words = f"the busiest rank ran {times:.2f} times the mean, {over:.2f} times its even share ({row_label(worst)})"
+    over = worst["rank_over_even"]
+    words = f"the busiest rank had {over:.2f} times its even share of the requests ({row_label(worst)})"
     left = max(rows, key=lambda r: r.get("stranded_share") or 0.0)
     stranded = left.get("stranded_share") or 0.0
     if stranded >= STRANDED:
@@ -131,23 +136,23 @@ def front_end(found: Findings) -> Hypothesis:
             f"{_unread(found, 'TTFT')}, so its time and the front end's are one",
             asks(found, "TTFT beside the client's", "ttft_difference_ms"),
         )
-    if held is not None and (share := _per_token(found, held)) >= MOST_OF:
-        return Hypothesis(cause=cause, state="binds", strength=share, words=_held_words(found, held))
+    most, told = 0.0, []  # of a request's or a token's time, on the way; what says so
     if rows:
         worst = max(rows, key=lambda r: r["ttft_difference_ms"] / max(r["ttft_client_ms"], 1e-9))
         late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]
-        said = f"the engine says {whole - late:.4g} ms ({row_label(worst)})"
-        words = f"the client waits {whole:.4g} ms for a first token, {said}"
+        words = f"the client waits {ms(whole)} for a first token, the engine says {ms(whole - late)} ({row_label(worst)})"
         if late > max(SAME_TTFT_MS, SAME_TTFT * whole):
-            most = max((_of_request(found, r) for r in rows), default=0.0)
-            return Hypothesis(cause=cause, state="binds" if most >= MOST_OF else "contributes",
-                              strength=most if most >= MOST_OF else min(1.0, late / whole), words=words)  # fmt: skip
-        if held is None:
-            return Hypothesis(cause=cause, state="cleared", words=words)
-    assert held is not None
-    return Hypothesis(
-        cause=cause, state="contributes", strength=_per_token(found, held), words=_held_words(found, held)
-    )
+            most = max(_of_request(found, r) for r in rows)
+            told.append(words)
+        elif held is None:
+            return Hypothesis(
+                cause=cause, state="cleared", words=f"{words}: the same within {percent(SAME_TTFT)}"
+            )
+    if held is not None:
+        most = max(most, _per_token(found, held))
+        told.append(_held_words(found, held))
+    state: State = "binds" if most >= MOST_OF else "contributes"
+    return Hypothesis(cause=cause, state=state, strength=most, words="; ".join(told))
 
 
 def _by_count(found: Findings, row: Row) -> Hypothesis:
@@ -212,9 +217,7 @@ def _token_ms(found: Findings, row: Row) -> float | None:
 
 def _held_words(found: Findings, row: Row) -> str:
     client, engine = _token_ms(found, row) or 0.0, float(row["gap_mean_ms"])
-    return (
-        f"the client gets a token every {client:.4g} ms, the engine says {engine:.4g} ms ({row_label(row)})"
-    )
+    return f"the client gets a token every {ms(client)}, the engine says {ms(engine)} ({row_label(row)})"
 
 
 def _of_request(found: Findings, row: Row) -> float:

@@ -73,6 +73,7 @@ def worst(ladder: Ladder) -> RungReading | None:
     """
     rungs = [r for r in ladder.rungs if r.start_ns is not None and r.end_ns is not None]
     sound = [r for r in rungs if r.valid and not limited(r)] or [r for r in rungs if r.valid] or rungs
+    sound = [r for r in sound if not (r.interference and r.interference.doubt)] or sound
     return max(sound, key=_weight, default=None)
 
 

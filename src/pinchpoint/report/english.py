@@ -100,6 +100,7 @@ _TERMINAL = {
         "This is no cluster: a twin was asked, a simulation fitted from a table, played at speed {speed}. "
         "All times and rates are in its own time, as if at speed 1."
     ),
+    "doubt.twin.real": "This is no cluster: a twin was asked, played in real time.",
     "doubt.twin.speed": (
         "This is no cluster: a twin was asked, played at speed {speed}. Numbers are as the clock here saw them: "
         "multiply times by {speed} and divide rates by it."
@@ -431,7 +432,7 @@ _PICTURES = {
     "picture.ladder.band": "the band is the ceiling's interval",
     "picture.ladder.ceiling": "the dotted line is the ceiling",
     "picture.ladder.knee": "the ring is the knee",
-    "picture.ladder.hollow": "a hollow mark is a rung that is not valid",
+    "picture.ladder.hollow": "a hollow mark is a rung that is not valid, or that the load generator limited",
     "picture.ladder.whisker": "a thick stroke through a mark is its 95\u00a0% interval",
     "picture.ladder.caption": "Throughput: {parts}.",
     "picture.ladder.caption.ttft": "Time to first token: what a user waits at the same rungs.",
@@ -476,6 +477,7 @@ _PICTURES = {
     "picture.raster.title": "Token raster: {ladder} at {level}, {seconds} s around the longest pause",
     "picture.raster.title.calm": "Token raster: {ladder} at {level}, {seconds} s of its window",
     "picture.raster.alt.calm": "Token raster of {requests} requests over {seconds} s. There are no pauses.",
+    "picture.raster.x.calm": "seconds",
     "picture.raster.x": "seconds from the start of the longest pause",
     "picture.raster.y": "requests, in the order they were sent",
     "picture.raster.token": "a token arrives",

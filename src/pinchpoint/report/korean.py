@@ -99,6 +99,7 @@ _TERMINAL = {
         "실제 클러스터가 아닙니다: 표에 맞춰 만든 시뮬레이션(트윈)을 {speed}배속으로 돌려 측정했습니다. "
         "모든 시간과 속도는 1배속으로 환산한 트윈 자신의 시간입니다."
     ),
+    "doubt.twin.real": "클러스터가 아닙니다. 실시간으로 돌아가는 트윈에 물었습니다.",
     "doubt.twin.speed": (
         "실제 클러스터가 아닙니다: {speed}배속으로 돌린 트윈을 측정했습니다. 수치는 여기 시계로 잰 그대로이므로, "
         "시간에는 {speed}을(를) 곱하고 속도는 {speed}(으)로 나누십시오."
@@ -428,7 +429,7 @@ _PICTURES = {
     "picture.ladder.band": "띠는 상한의 신뢰 구간",
     "picture.ladder.ceiling": "점선은 상한",
     "picture.ladder.knee": "고리는 변곡점",
-    "picture.ladder.hollow": "속이 빈 표시는 무효인 단계",
+    "picture.ladder.hollow": "속이 빈 표시는 무효이거나 부하 생성기가 한계였던 단계",
     "picture.ladder.whisker": "표시를 지나는 굵은 선은 95\u00a0% 신뢰 구간",
     "picture.ladder.caption": "처리량: {parts}.",
     "picture.ladder.caption.ttft": "첫 토큰까지의 시간: 같은 단계들에서 사용자가 기다리는 시간.",
@@ -464,6 +465,7 @@ _PICTURES = {
     "picture.raster.title": "토큰 래스터: {ladder}, {level}, 가장 긴 멈춤 전후 {seconds} s",
     "picture.raster.title.calm": "토큰 래스터: {ladder}, {level}, 구간 중 {seconds} s",
     "picture.raster.alt.calm": "{seconds} s 동안 요청 {requests}건의 토큰 래스터. 멈춤이 없습니다.",
+    "picture.raster.x.calm": "초",
     "picture.raster.x": "가장 긴 멈춤의 시작부터의 시간(초)",
     "picture.raster.y": "요청, 보낸 순서",
     "picture.raster.token": "토큰 도착",

@@ -18,6 +18,7 @@ from bokeh.plotting import figure
 from pinchpoint.analyse.findings import RungReading
 from pinchpoint.report import figures
 from pinchpoint.report.canvas import ROLES, Drawing, Key, bare, label, log_ticks
+from pinchpoint.report.drawn import limited
 from pinchpoint.report.ladder import Ladder, value
 from pinchpoint.report.words import Words
 
@@ -49,11 +50,15 @@ def _drawable(ladder: Ladder, key: str) -> list[RungReading]:
     return [r for r in ladder.rungs if value(r, key) is not None and _level(r) > 0]
 
 
+def _sound(reading: RungReading) -> bool:
+    return reading.valid and not limited(reading)
+
+
 def _curve(
     plot: figure, rungs: Sequence[RungReading], key: str, unit_ms: float, role: str, dash: str = "solid"
 ) -> list[object]:
-    """One line with a mark per rung, hollow where the rung is not valid; repeats are marks off the line."""
-    points = [(_level(r), float(value(r, key) or 0) / unit_ms, r.valid, r.repeat, r.ok) for r in rungs]
+    """One line with a mark per rung, hollow where nothing rests on the rung; repeats are marks off the line."""
+    points = [(_level(r), float(value(r, key) or 0) / unit_ms, _sound(r), r.repeat, r.ok) for r in rungs]
     first = [point for point in points if point[3] == 0]
     line = plot.line(
         [p[0] for p in first], [p[1] for p in first], line_color=ROLES[role], line_width=2, line_dash=dash
@@ -100,7 +105,7 @@ def throughput(group: Sequence[Ladder], words: Words) -> Drawing | None:
     legend, marks, shows = [], [], set()
     for (ladder, rungs), role in zip(drawn, _SERIES * len(drawn), strict=False):
         shows |= _ceiling(plot, ladder, role, words)
-        shows |= {"hollow"} if any(not r.valid for r in rungs) else set()
+        shows |= {"hollow"} if any(not _sound(r) for r in rungs) else set()
         shows |= {"whisker"} if any(r.rate_interval for r in rungs) else set()
         curve = _curve(plot, rungs, key, 1.0, role)
         _whiskers(plot, rungs, role)
@@ -135,7 +140,10 @@ def _ceiling(plot: figure, ladder: Ladder, role: str, words: Words) -> set[str]:
     if ceiling.knee is not None and knee:
         y = float(value(knee[0], ladder.rate_key) or 0)
         plot.scatter([ceiling.knee], [y], size=17, fill_color=None, line_color=ROLES[role], line_width=1.5)
-        plot.add_layout(label(ceiling.knee, y, words("picture.knee", knee=ceiling.knee), role, text_align="center",
+        side = (
+            "left" if ceiling.knee == min(map(_level, ladder.rungs)) else "center"
+        )  # the first stands at the edge
+        plot.add_layout(label(ceiling.knee, y, words("picture.knee", knee=ceiling.knee), role, text_align=side,
                               y_offset=-28))  # fmt: skip
         shows.add("knee")
     return shows

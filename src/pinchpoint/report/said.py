@@ -73,7 +73,9 @@ def _simulated(findings: Findings, words: Words) -> list[str]:
     speed = f"{max(speeds):g}" if speeds else None
     if any(r.source == "twin" for r in findings.rungs):
         return [words("doubt.twin") if speed is None else words("doubt.twin.undone", speed=speed)]
-    return [] if speed is None else [words("doubt.twin.speed", speed=speed)]
+    if speed is None:
+        return []
+    return [words("doubt.twin.real") if speed == "1" else words("doubt.twin.speed", speed=speed)]
 
 
 def _limited(reading: RungReading) -> bool:

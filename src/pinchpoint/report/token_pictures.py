@@ -74,7 +74,8 @@ def raster(found: Raster, reading: RungReading, words: Words) -> Drawing:
     plot.toolbar_location, plot.toolbar.logo, plot.toolbar.autohide = "right", None, True
     plot.ygrid.grid_line_color = None
     plot.yaxis.major_label_text_font_size = "0px"
-    plot.xaxis.axis_label, plot.yaxis.axis_label = words("picture.raster.x"), words("picture.raster.y")
+    plot.xaxis.axis_label = words("picture.raster.x" if reading.pauses else "picture.raster.x.calm")
+    plot.yaxis.axis_label = words("picture.raster.y")
     shown = [p for p in reading.pauses if _inside(p.start_ns, p.end_ns, found)]
     plot.quad(left=[_s(p.start_ns, found) for p in shown], right=[_s(p.end_ns, found) for p in shown],
                       bottom=found.rows, top=-1, fill_color=ROLES["red"], fill_alpha=0.13, line_color=None)  # fmt: skip
