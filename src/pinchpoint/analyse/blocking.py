@@ -138,16 +138,13 @@ def _shares(ladder: Ladder, top: Level) -> str:
     """``33 % of decode time at concurrency 32 (16 % at 16)``; rungs that the load generator limited are left out."""
     known = [level for level in ladder.levels if lost_share(level.readings) is not None]
     aside = [level for level in known if level is not top]
-    others = [
-        f"{_part(level)} at {level.concurrency}{' (in doubt)' if in_doubt(level.readings) else ''}"
-        for level in aside
-        if not all_limited(losing(level.readings))
-    ]
+    others = [level for level in aside if not all_limited(losing(level.readings))]
+    firm = [f"{_part(level)} at {level.concurrency}" for level in others if not in_doubt(level.readings)]
+    loose = [f"{_part(level)} at {level.concurrency}" for level in others if in_doubt(level.readings)]
     out = left_out([r for level in aside if all_limited(losing(level.readings)) for r in level.readings])
-    rest = [*others, out] if out else others
-    return f"{_part(top)} of decode time at concurrency {top.concurrency}" + (
-        f" ({', '.join(rest)})" if rest else ""
-    )
+    rest = ", ".join([*firm, *([out] if out else [])])
+    rest = "; ".join([*([rest] if rest else []), *([f"in doubt: {', '.join(loose)}"] if loose else [])])
+    return f"{_part(top)} of decode time at concurrency {top.concurrency}" + (f" ({rest})" if rest else "")
 
 
 def _part(level: Level) -> str:

@@ -138,8 +138,6 @@ def _client(folder: RunFolder, rung: int, *, with_tokens: bool) -> dict[str, flo
         [rung],
     )
     known = {name: float(column[0]) for name, column in found.items() if not np.ma.is_masked(column[0])}
-    if "ttft_ms" in known:
-        known["ttft_ms"] *= folder.time_scale
     return known if with_tokens else {name: value for name, value in known.items() if name != "output_tokens"}
 
 

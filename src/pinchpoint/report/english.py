@@ -290,7 +290,7 @@ _HTML = {
     "html.next.undecided": "What would decide the open questions",
     "html.ceilings.none": "No ladder was read.",
     "html.interference.none": (
-        "No mixed rung was driven, so prefill and decode were never in each other's way: nothing to read here."
+        "No mixed rung was driven: whether prefill and decode are in each other's way was not asked."
     ),
     "html.interference.clear": "No pauses were found in the mixed rungs.",
     "html.fact.endpoint": "Endpoint",

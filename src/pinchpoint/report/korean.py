@@ -286,9 +286,7 @@ _HTML = {
     "html.next.none": "이 기록에 대해서는 권할 것이 없습니다.",
     "html.next.undecided": "남은 질문을 가리는 데 필요한 것",
     "html.ceilings.none": "읽은 래더가 없습니다.",
-    "html.interference.none": (
-        "혼합 부하 단계가 없었으므로 프리필과 디코드가 서로를 방해할 일이 없었습니다. 여기서 읽을 것은 없습니다."
-    ),
+    "html.interference.none": "혼합 부하 단계를 측정하지 않았습니다. 프리필과 디코드가 서로 방해하는지는 알아보지 않았습니다.",
     "html.interference.clear": "혼합 부하 단계에서 멈춤이 발견되지 않았습니다.",
     "html.fact.endpoint": "엔드포인트",
     "html.fact.rungs": "단계",

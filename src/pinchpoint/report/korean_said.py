@@ -131,7 +131,7 @@ _VERDICT = {
     "{label} was left out: longer than the {n} tokens the model holds": "{label}은(는) 모델이 담는 {n} 토큰보다 길어 뺐습니다",
     "{label} was not driven beyond concurrency {n} but where the load generator was the limit ({list})": "{label}은(는) 부하 생성기가 한계였던 곳({list})을 빼면 동시성 {n} 너머를 측정하지 않았습니다",
     "measure concurrency {list} again with a load generator that is not the limit": "한계가 되지 않는 부하 생성기로 동시성 {list}을(를) 다시 측정하십시오",
-    "{share} at {n} (in doubt)": "{n}에서 {share}(의심스러움)",
+    "in doubt: {list}": "의심스러움: {list}",
     "{share} at concurrency {n} (in doubt)": "동시성 {n}에서 {share}(의심스러움)",
     "beyond the knee more users only wait longer; {ms} in the engine's own queue ({where})": "변곡점 너머에서는 사용자가 늘어도 더 오래 기다릴 뿐입니다. 엔진 자신의 대기열에서 {ms}({where})",
     "the engine says 0 % throughout while it made tokens: it does not keep count of its KV cache": "엔진은 토큰을 만드는 동안 내내 0 %라고 합니다: KV 캐시를 세지 않습니다",

@@ -34,7 +34,7 @@ def gaps(found: Gaps, base_ms: float | None, words: Words) -> Drawing:
     plot.quad(left=left, right=right, bottom=0, top=found.count, fill_color=ROLES["blue"], **shades)
     plot.quad(left=left, right=right, bottom=-found.time, top=0, fill_color=ROLES["orange"], **shades)
     step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25) if most / s <= 4.5 or s == 0.25)
-    ticks = [k * step for k in range(-int(edge / step), int(edge / step) + 1)]
+    ticks = [k * step for k in range(-int(min(edge, 1.0) / step), int(min(edge, 1.0) / step) + 1)]
     plot.yaxis.ticker = FixedTicker(ticks=ticks)
     plot.yaxis.major_label_overrides = {t: f"{abs(t):.0%}".replace("%", " %") for t in ticks}
     plot.xaxis.axis_label = words("picture.gaps.x")
