@@ -19,10 +19,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from pinchpoint.analyse.stretch import Window
 from pinchpoint.commands.watch import read_between
+from pinchpoint.engines.scripted.script import Script
 from pinchpoint.record.folder import RunFolder
 
 RAILS = 4
@@ -108,11 +110,11 @@ class Fabric:
             if name in there:
                 sh("ip", "netns", "del", name)
 
-    def set_rate(self, rate):
+    def set_rate(self, rate, rails=range(RAILS)):
         """Line rate of every port, both ways; a small bucket, or a millisecond would show more than the line can carry."""
         self.rate = rate
         for number, node in enumerate(NODES):
-            for rail in range(RAILS):
+            for rail in rails:
                 for namespace, device, limit in (
                     (SWITCH, self.port(number, rail), "1mb"),
                     (node, f"rail{rail}", "32mb"),
@@ -300,6 +302,44 @@ state = lambda status: print("up" if all(s.state == "up" for s in status) else "
 found = watch(Plan(watch=(*told["sources"], "none"), output_dir=told["folder"]), told["seconds"], state, ended)
 print("done " + json.dumps(msgspec.to_builtins(found, enc_hook=str)), flush=True)
 """
+
+
+def drive(place, steps, *flags):
+    """``pinchpoint run`` on node 1 against an engine on node 0 whose steps put packets on the rails.
+
+    Returns what the engine sent step by step, and what the command did; its run folder is ``place/run``.
+    """
+    script = place / "script.json"
+    script.write_bytes(msgspec.json.encode(Script(steps=steps, host="198.18.0.1")))
+    engine = subprocess.Popen(
+        inside(NODES[0], sys.executable, Path(__file__).parent / "fabric_engine.py", script),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        url = engine.stdout.readline().decode().strip()
+        command = (
+            sys.executable,
+            "-m",
+            "pinchpoint",
+            "run",
+            "-u",
+            url,
+            "--workers",
+            1,
+            *flags,
+            "-o",
+            place / "run",
+        )
+        done = subprocess.run(inside(NODES[1], *command), capture_output=True, text=True, timeout=200)
+    finally:
+        engine.stdin.close()
+        sent = json.loads(engine.stdout.readline() or b"[]")
+        engine.wait(20)
+        engine.stdout.close()
+    print(done.stdout[-3000:], done.stderr[-2000:])
+    assert done.returncode in (0, 1), done.stderr
+    return sent, done.stdout
 
 
 class Watching:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
-from lab_kit import IN_BAND, NODES, SNMP_PORT, inside
+from lab_kit import IN_BAND, SNMP_PORT, drive
 
-from pinchpoint.engines.scripted.script import Script, Steps
+from pinchpoint.engines.scripted.script import Steps
 from pinchpoint.record.folder import RunFolder
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
@@ -28,33 +24,13 @@ def ran(fabric, tmp_path_factory):
     fabric.set_rate("200mbit")
     fabric.cache(0)
     place = tmp_path_factory.mktemp("run")
-    script = place / "script.json"
-    script.write_bytes(msgspec.json.encode(Script(steps=STEPS, host="198.18.0.1")))
-    engine = subprocess.Popen(
-        inside(NODES[0], sys.executable, Path(__file__).parent / "fabric_engine.py", script),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        url = engine.stdout.readline().decode().strip()
-        done = subprocess.run(
-            inside(
-                NODES[1], sys.executable, "-m", "pinchpoint", "run", "-u", url,
-                "--profile", f"mixed={ISL}/{OSL}", "--concurrency", USERS, "--requests-per-slot", 6, "--workers", 1,
-                "--watch", f"snmp://{IN_BAND}:{SNMP_PORT}?port=swp*&hz=20&speed=200M&rail=rail(.)",
-                "--watch", "nic://?port=rail[1-3]&hz=200&speed=200M", "--watch-hz", 10, "-o", place / "run",
-            ),
-            capture_output=True, text=True, timeout=200,
-        )  # fmt: skip
-    finally:
-        engine.stdin.close()
-        sent = json.loads(engine.stdout.readline() or b"[]")
-        engine.wait(20)
-        engine.stdout.close()
-    print(done.stdout[-3000:], done.stderr[-2000:])
-    assert done.returncode in (0, 1), done.stderr
+    sent, said = drive(
+        place, STEPS, "--profile", f"mixed={ISL}/{OSL}", "--concurrency", USERS, "--requests-per-slot", 6,
+        "--watch", f"snmp://{IN_BAND}:{SNMP_PORT}?port=swp*&hz=20&speed=200M&rail=rail(.)",
+        "--watch", "nic://?port=rail[1-3]&hz=200&speed=200M", "--watch-hz", 10,
+    )  # fmt: skip
     with RunFolder.open(place / "run") as folder:
-        yield folder, sent, done.stdout
+        yield folder, sent, said
 
 
 def findings(folder):

@@ -21,6 +21,7 @@ COLLIDED, FAR_BELOW, HALF = (
 )  # max / mean; of the fullest: what most others, and the emptiest, stay below
 UPLINK = re.compile(r"uplink|\bup\d|spine|\bfabric\b|\bcore\b|\bto[-_ ]?leaf", re.IGNORECASE)
 UNKNOWN = "nothing says that these ports are paths side by side; name them with rail=REGEX, or uplink in their description"
+ALIKE = 1.1  # max / mean of rails that carry the same
 UNEVEN = 1.1  # max / mean of rails that is worth a word
 
 
@@ -135,8 +136,10 @@ def _words(
         return f"no traffic on any {word}"
     if full:
         most, use, least, rest = full
-        beside = f"{word} {least} is {rest:.0%} full"
-        return f"{word} {most} is {use:.0%} full while {beside}: path collision, not lack of capacity"
+        beside = f"{word} {most} is {use:.0%} full while {word} {least} is {rest:.0%} full"
+        if max(means.values()) <= ALIKE * mean:  # all carry the same, and one cannot carry more
+            return f"{beside}, though they carry the same: a slow {word}"
+        return f"{beside}: path collision, not lack of capacity"
     others = [means[rail] for rail in means if rail != coldest]
     if others and means[coldest] < 0.5 * sum(others) / len(others):
         return f"{word} {coldest} carries {means[coldest] / (sum(others) / len(others)):.0%} of what the others do"

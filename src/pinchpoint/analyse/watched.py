@@ -31,6 +31,7 @@ SAME_TOKEN = (
     0.25  # of the client's time per token: the engine's own mean is of the whole rung, not of its window
 )
 MOST_OF = 0.5  # of a request's time, or of those in flight, spent between engine and client
+ENOUGH = 4  # in flight, that a share of them says something
 SOME_AWAY, FEW_AWAY = 0.2, 0.1  # of those in flight, not in the engine
 ALL_TOKENS = 0.9  # of what came, counted by the engines read: else there are others, and counts of requests say nothing
 
@@ -127,7 +128,7 @@ def front_end(found: Findings) -> Hypothesis:
     cause = "API front end"
     rows = [r for r in _sound(found) if r.get("ttft_difference_ms") is not None]
     held = held_up(found)
-    away = max((row for r in found.rungs if (row := inside(found, r))), key=_away, default=None)
+    away = max((row for r in found.rungs if (row := _counted(found, r))), key=_away, default=None)
     if not rows and held is None and away is not None:
         return _by_count(found, away)
     if not rows and held is None:
@@ -165,6 +166,12 @@ def _by_count(found: Findings, row: Row) -> Hypothesis:
     if share >= FEW_AWAY:
         return undecided(cause, words, asks(found, "TTFT beside the client's", "ttft_difference_ms"))
     return Hypothesis(cause=cause, state="cleared", words=words)
+
+
+def _counted(found: Findings, r: RungReading) -> Row | None:
+    """:func:`inside`, of enough requests that one which is counted late is no share of them."""
+    row = inside(found, r)
+    return row if row is not None and row["in_flight_client"] >= ENOUGH else None
 
 
 def _away(row: Row) -> float:

@@ -129,6 +129,8 @@ _FABRIC = {
     "a factor of {n}: one side counts in another unit": "{n}배 차이: 한쪽이 다른 단위로 셉니다",
     "no traffic on any rail": "어느 레일에도 트래픽이 없습니다",
     "rail {RAIL} is {a} full while rail {RAILB} is {b} full: path collision, not lack of capacity": "레일 {RAIL}은(는) {a} 찼는데 레일 {RAILB}은(는) {b} 찼습니다: 용량 부족이 아니라 경로 충돌입니다",
+    "rail {RAIL} is {a} full while rail {RAILB} is {b} full, though they carry the same: a slow rail": "레일 {RAIL}은(는) {a} 찼고 레일 {RAILB}은(는) {b} 찼지만 나르는 양은 같습니다: 느린 레일입니다",
+    "port {PORT} is {a} full while port {PORTB} is {b} full, though they carry the same: a slow port": "포트 {PORT}은(는) {a} 찼고 포트 {PORTB}은(는) {b} 찼지만 나르는 양은 같습니다: 느린 포트입니다",
     "port {PORT} is {a} full while port {PORTB} is {b} full: path collision, not lack of capacity": "포트 {PORT}은(는) {a} 찼는데 포트 {PORTB}은(는) {b} 찼습니다: 용량 부족이 아니라 경로 충돌입니다",
     "no traffic on any port": "어느 포트에도 트래픽이 없습니다",
     "port {PORT} carries {n} of what the others do": "포트 {PORT}은(는) 나머지의 {n}만 나릅니다",

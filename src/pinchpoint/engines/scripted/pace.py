@@ -85,6 +85,7 @@ class StepLoop:
         self._clock = clock
         self._waiting: deque[tuple[int, Callable[[], bool]]] = deque()
         self._decoding: list[Callable[[], bool]] = []
+        self._computed = 0  # prompts that the step under way completes
         self._work = asyncio.Event()
 
     def add(self, prompt_tokens: int, emit: Callable[[], bool]) -> None:
@@ -93,7 +94,7 @@ class StepLoop:
 
     @property
     def running(self) -> int:
-        return len(self._decoding)
+        return len(self._decoding) + self._computed
 
     @property
     def waiting(self) -> int:
@@ -107,6 +108,7 @@ class StepLoop:
                 await self._work.wait()
                 due = now_ns()
             taken, first = self._take_in()
+            self._computed = len(first)
             steps = self._steps
             length_ms = (
                 steps.step_ms + steps.per_stream_ms * len(self._decoding) + steps.prefill_us * taken / 1000
@@ -115,6 +117,7 @@ class StepLoop:
             await sleep_until(due)
             # A late step moves the next one only when it is late by more than the step: timers do not add up.
             due = max(due, now_ns() - round(length_ms * MILLISECOND))
+            self._computed = 0
             self._decoding = [emit for emit in self._decoding + first if emit()]
 
     def _take_in(self) -> tuple[int, list[Callable[[], bool]]]:
