@@ -57,6 +57,11 @@ def test_the_front_end_is_what_the_client_waits_beyond_the_engines_own_ttft():
     same = engine(ttft_difference_ms=3.0, ttft_client_ms=900.0)
     assert front_end(Findings(engine=[same, slow])).state == "contributes"
     assert front_end(Findings(engine=[same])).state == "cleared"
+    short = engine(
+        ttft_difference_ms=4.0, ttft_client_ms=8.0
+    )  # half, of so little that two clocks may make it
+    assert front_end(Findings(engine=[short])).state == "cleared"
+    assert "900 ms" in front_end(Findings(engine=[short, slow])).words
     assert front_end(Findings()).state == "not decided"
 
 

@@ -139,10 +139,10 @@ def front_end(found: Findings) -> Hypothesis:
         )
     most, told = 0.0, []  # of a request's or a token's time, on the way; what says so
     if rows:
-        worst = max(rows, key=lambda r: r["ttft_difference_ms"] / max(r["ttft_client_ms"], 1e-9))
+        worst = max(rows, key=lambda r: r["ttft_difference_ms"] / _tolerance_ms(found, r))
         late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]
         words = f"the client waits {ms(whole)} for a first token, the engine says {ms(whole - late)} ({row_label(worst)})"
-        if late > max(SAME_TTFT_MS * _played(found, worst), SAME_TTFT * whole):
+        if late > _tolerance_ms(found, worst):
             most = max(_of_request(found, r) for r in rows)
             told.append(words)
         elif held is None:
@@ -227,10 +227,12 @@ def _held_words(found: Findings, row: Row) -> str:
     return f"the client gets a token every {ms(client)}, the engine says {ms(engine)} ({row_label(row)})"
 
 
-def _played(found: Findings, row: Row) -> float:
-    """How many times faster than its numbers say a twin was played: what the way takes here counts as many times there."""
+def _tolerance_ms(found: Findings, row: Row) -> float:
+    """By how much two means of a time to a first token may differ. What the way takes here counts as many times as a twin
+    was played faster than its numbers say."""
     reading = _reading(found, row)
-    return (reading.speed or 1.0) if reading and reading.source == "twin" else 1.0
+    speed = (reading.speed or 1.0) if reading and reading.source == "twin" else 1.0
+    return max(SAME_TTFT_MS * speed, SAME_TTFT * float(row["ttft_client_ms"]))
 
 
 def _of_request(found: Findings, row: Row) -> float:
