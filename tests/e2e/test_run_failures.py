@@ -152,8 +152,3 @@ def test_a_server_that_repeats_the_key_does_not_bring_it_into_the_record(scripte
     )  # fmt: skip
     assert refused.code == 2
     assert SECRET not in refused.said
-
-
-# -- runs that are cut short ----------------------------------------------------------------------------------------
-
-# Rungs of about 0.5, 0.5 and 10 s.
