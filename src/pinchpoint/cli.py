@@ -518,7 +518,8 @@ def scale(
         Path | None, Parameter(help="Twin with an exchange, as calibrate fits to an exchange's table.")
     ] = None,
     domain: Annotated[
-        int | None, Parameter(help="GPUs of a scale-up domain where that is not a node, as 72.")
+        float | None,
+        Parameter(metavar="GPUS", help="GPUs of a scale-up domain where that is not a node, as 72."),
     ] = None,
     json: Json = False,
 ) -> int:

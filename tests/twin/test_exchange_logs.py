@@ -66,6 +66,30 @@ def test_nccl_tests_say_nodes_and_sizes_themselves():
     assert {row.leg for row in table.rows} == {"exchange"}
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (NCCL.replace("  none ", "   sum "), "line 12: sum is a reduction"),
+        (NCCL.replace("   45.00", "     nan"), "line 12: nan"),
+        (NCCL.replace("   70.00", "  -70.00"), "line 13: -70.00"),
+        (
+            LOW.replace("63.00 GB/s", "0.0 GB/s").replace("62.00 GB/s", "0.0 GB/s"),
+            "dispatch says no time or no bandwidth",
+        ),
+    ],
+)
+def test_no_number_is_taken_from_the_next_column(text, named):
+    with pytest.raises(TableError, match=named):
+        read_log("log.txt", text)
+
+
+def test_a_table_too_long_to_fit_is_refused_at_once(tmp_path):
+    rows = "\n".join(f"2,8,{1000 + i},20" for i in range(5001))
+    (tmp_path / "long.csv").write_text(f"nodes,gpus_per_node,bytes_per_rank,exchange_us\n{rows}")
+    with pytest.raises(TableError, match="5,001 times"):
+        read_exchange(tmp_path / "long.csv")
+
+
 def test_an_older_header_and_no_redop():
     (row,) = read_log("old.txt", OLD).rows
     assert (row.nodes, row.mb, row.us) == (2, 268.435456, 520935.0)

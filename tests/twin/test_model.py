@@ -45,6 +45,14 @@ def test_the_same_twin_gives_the_same_bytes(tmp_path):
         ("a: [", "YAML"),
         ("!!python/object/apply:os.system ['true']", "YAML"),
         ("schema: 9\nstep: {base_ms: 1}", "schema 9"),
+        (
+            "step: {base_ms: 1}\nexchange: {dispatch: {network: [{us_per_mb: -5}]}, combine: {}, origin: me}",
+            "us_per_mb is -5",
+        ),
+        (
+            "step: {base_ms: 1}\nexchange: {dispatch: {network_error: .nan}, combine: {}, origin: me}",
+            "network_error is nan",
+        ),
     ],
 )
 def test_bad_twins_are_refused_by_name(tmp_path, text, named):
@@ -74,3 +82,15 @@ def test_the_shipped_twin_is_readable_and_says_where_its_constants_come_from():
     twin = read_twin(path)
     assert {f"step.{field.name}" for field in msgspec.structs.fields(Step)} <= set(twin.sources)
     assert sum(member.weight for member in twin.members()) == pytest.approx(1.0)
+
+
+def test_a_twin_is_written_into_files_only(tmp_path):
+    twin = read_twin("reference")
+    for where, named in (("", "no file"), (tmp_path, "no file"), (tmp_path / "none" / "x.yaml", "no folder")):
+        with pytest.raises(TableError, match=named):
+            write_twin(twin, where)
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "real.yaml")
+    write_twin(twin, tmp_path / "link.yaml")
+    assert (tmp_path / "link.yaml").is_symlink()
+    assert read_twin(tmp_path / "real.yaml") == twin
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.yaml", "real.yaml"]

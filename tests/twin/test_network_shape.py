@@ -44,6 +44,9 @@ CASES = [
     (MAVERICK, 5120, 128, 1, 24, None, 2.0),
     (GPT_OSS_120B, 2880, 128, 4, 36, None, 2.0),  # weights in MXFP4, activations travel as BF16
     (ERNIE, 8192, 64, 8, 51, None, 2.0),
+    # Jamba: one layer in two, from the second; Nemotron-H: each E.
+    ({**MIXTRAL, "expert_layer_period": 2, "expert_layer_offset": 1}, 4096, 8, 2, 16, None, 2.0),
+    ({**MIXTRAL, "hybrid_override_pattern": "M-M*-EME"}, 4096, 8, 2, 2, None, 2.0),
     ({**MIXTRAL, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, 4096, 8, 2, 32, None, 0.5625),
 ]  # fmt: skip
 
@@ -55,6 +58,23 @@ def test_families(config, hidden, experts, top_k, layers, groups, dispatch):
     assert model.expert_groups == groups
     assert (model.dispatch_bytes_per_value, model.combine_bytes_per_value) == (dispatch, 2.0)
     assert notes
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hidden_size": -7168}, {"hidden_size": 10**30}, {"num_hidden_layers": 0}, {"num_experts_per_tok": -3},
+        {"n_routed_experts": 10**12}, {"first_k_dense_replace": "three"}, {"first_k_dense_replace": -1000},
+        {"moe_layer_freq": "x"}, {"first_k_dense_replace": 61},
+    ],
+)  # fmt: skip
+def test_a_config_that_cannot_be_is_refused(wrong):
+    with pytest.raises(TableError):
+        shape_of({**DEEPSEEK_V3, **wrong})
+
+
+def test_a_quantization_that_is_no_mapping_is_read_all_the_same():
+    assert shape_of({**DEEPSEEK_V3, "quantization_config": "fp8"})[0].dispatch_bytes_per_value == 1.03125
 
 
 def test_from_a_file_and_what_is_none(tmp_path):

@@ -252,7 +252,9 @@ def test_the_published_row_is_replayed_within_a_few_percent():
 @pytest.mark.parametrize(
     ("nodes", "more", "named"),
     [((0,), {}, "node counts"), ((), {}, "node counts"), ((2,), {"batch_per_gpu": -1}, "above zero"),
-     ((2,), {"batch_per_gpu": 1, "total": 2}, "not both")],
+     ((2,), {"batch_per_gpu": 1, "total": 2}, "not both"), ((2,), {"batch_per_gpu": float("nan")}, "batch of nan"),
+     ((2,), {"total": float("inf")}, "batch of inf"), ((2,), {"batch_per_gpu": 0}, "batch of 0"),
+     ((2,), {"domain": -1}, "--domain -1"), ((2,), {"domain": 1.5}, "--domain 1.5"), ((2,), {"domain": 0}, "--domain 0")],
 )  # fmt: skip
 def test_what_cannot_be_asked(nodes, more, named):
     with pytest.raises(PlanError, match=named):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from pinchpoint.drive.exchange import Measured, Place, measure, sent_octets
+from pinchpoint.drive.exchange import NO_TORCH, Measured, Place, measure, sent_octets
 from pinchpoint.errors import PlanError, RecordError
 
 __all__ = ["Probe", "probe_exchange", "sizes_of"]
+
+MOST_RANKS = 256  # of one node
 
 # Of DeepSeek-V3, where no config.json is given: 7,168 values of one byte to 8 experts.
 _TOKEN_BYTES = 8 * 7168
@@ -75,6 +78,8 @@ def probe_exchange(probe: Probe, environ: Mapping[str, str] = os.environ) -> Mea
                 f"node {probe.node} of {probe.nodes} with {probe.per_node} ranks: an exchange needs two ranks or more, and "
                 "nodes count from 0"
             )
+        if probe.per_node > MOST_RANKS:
+            raise PlanError(f"--ranks-per-node {probe.per_node}: one per GPU, {MOST_RANKS} at most")
         return _started(probe)
     rendezvous = probe.rendezvous
     if "MASTER_ADDR" in environ:
@@ -108,6 +113,8 @@ def _started(probe: Probe) -> Measured | None:
     host, _, port = probe.rendezvous.rpartition(":")
     if not host or not port.isdigit():
         raise PlanError(f"--rendezvous {probe.rendezvous}: HOST:PORT of the first node")
+    if importlib.util.find_spec("torch") is None:  # before as many processes find out
+        raise PlanError(NO_TORCH)
     ranks = []
     for local in range(probe.per_node):
         rank = probe.node * probe.per_node + local

@@ -23,7 +23,7 @@ def scale(
     total: float | None = None,
     shape: Path | None = None,
     exchange: Path | None = None,
-    domain: int | None = None,
+    domain: float | None = None,
 ) -> Scale:
     """What grows with the nodes, what breaks first, and what else the same GPUs could do.
 
@@ -63,7 +63,7 @@ def from_terminal(
     total: float | None,
     shape: Path | None,
     exchange: Path | None,
-    domain: int | None,
+    domain: float | None,
     as_json: bool,
 ) -> int:
     """``pinchpoint scale``."""

@@ -16,7 +16,12 @@ import msgspec
 
 from pinchpoint.errors import PlanError
 
-__all__ = ["Measured", "Place", "Rail", "Timed", "measure", "sent_octets", "straggler"]
+__all__ = ["NO_TORCH", "Measured", "Place", "Rail", "Timed", "measure", "sent_octets", "straggler"]
+
+NO_TORCH = (
+    "probe exchange needs torch: pip install 'pinchpoint[probe]' on every host (on GPU hosts the engine's own environment "
+    "has it: run pinchpoint there)"
+)
 
 BATCHES = 5  # the median of so many counts
 MOST_REPEATS, FEWEST_REPEATS, BATCH_BYTES = 20, 2, 64 << 20  # exchanges in a batch: as many as send so much
@@ -140,10 +145,7 @@ def _torch() -> tuple[Any, Any]:
         import torch
         import torch.distributed as dist
     except ImportError:
-        raise PlanError(
-            "probe exchange needs torch: pip install 'pinchpoint[probe]' on every host (on GPU hosts the engine's own "
-            "environment has it: run pinchpoint there)"
-        ) from None
+        raise PlanError(NO_TORCH) from None
     if not dist.is_available():
         raise PlanError("this torch was built without torch.distributed; another build is needed")
     return torch, dist

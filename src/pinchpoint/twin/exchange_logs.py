@@ -16,8 +16,9 @@ __all__ = ["read_log"]
 
 _SAID = re.compile(r"#\s*nodes\s*=\s*(\d+)(?:[\s,]+gpus_per_node\s*=\s*(\d+))?")
 _DEVICE = re.compile(r"#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device")
+_REDUCES = ("sum", "prod", "min", "max", "avg", "mulsum")
 _RANK = re.compile(r"\[rank (\d+)\]")
-_LEG = re.compile(r"(Dispatch|Combine) bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us")
+_LEG = re.compile(r"(Dispatch|Combine) bandwidth: (\d+(?:\.\d+)?) GB/s, avg_t=(\d+(?:\.\d+)?) us")
 _BEST = re.compile(r"\[tuning\] Best (dispatch|combine)\b(.*)")
 _RDMA = re.compile(r"([\d.]+) GB/s \(RDMA\)")
 _NVL = re.compile(r"([\d.]+) GB/s \(NVL\)")
@@ -49,7 +50,7 @@ def _nccl(name: str, text: str) -> ExchangeTable:
             if fresh:
                 hosts, fresh = {}, False
             hosts.setdefault(found[2], set()).add(int(found[1]))
-        elif (numbers := _numbers(line)) is not None:
+        elif (numbers := _numbers(line, f"{name}, line {number}")) is not None:
             fresh = True
             nodes, gpus = said or (len(hosts), max((len(r) for r in hosts.values()), default=0))
             if not nodes or not gpus:
@@ -64,11 +65,17 @@ def _nccl(name: str, text: str) -> ExchangeTable:
     return ExchangeTable(name, rows, _one(domains, name), notes=["time out of place, as nccl-tests gives it"])
 
 
-def _numbers(line: str) -> tuple[float, float] | None:
+def _numbers(line: str, where: str) -> tuple[float, float] | None:
     """(size, time out of place) of a row ``size count type redop root time algbw busbw #wrong time …``."""
     parts = line.split()
     if len(parts) < 8 or not parts[0].isdigit() or not parts[1].isdigit():
         return None
+    if parts[3] in _REDUCES:
+        raise TableError(
+            f"{where}: {parts[3]} is a reduction; an exchange of experts is read from alltoall_perf"
+        )
+    if any(re.fullmatch(r"[+-]?(nan|inf)|-\d+\.\d+", part, re.IGNORECASE) for part in parts[5:8]):
+        raise TableError(f"{where}: {' '.join(parts[5:8])}: no time and no bandwidth")
     rest = [part for part in parts[2:] if re.fullmatch(r"\d+\.?\d*(e[+-]?\d+)?", part)]
     return (float(parts[0]), float(rest[0])) if len(rest) >= 3 else None
 
@@ -91,6 +98,8 @@ def _deepep_low_latency(name: str, text: str) -> ExchangeTable:
         for leg, values in found.items():
             us = sum(t for _, t in values) / len(values)
             mb = sum(bandwidth * t for bandwidth, t in values) / len(values) / 1e3
+            if us <= 0 or mb <= 0:
+                raise TableError(f"{name}, after line {begin}: {leg} says no time or no bandwidth")
             conditions = {"nodes": nodes, "gpus_per_node": gpus, "bytes_per_rank": round(mb * 1e6)}
             rows.append(ExchangeRow(begin, leg, f"{leg}_us", nodes, mb, us, conditions))
     return ExchangeTable(name, rows, _one(domains, name), notes=["bytes = printed bandwidth × time"])

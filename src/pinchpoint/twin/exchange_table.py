@@ -23,6 +23,7 @@ from pinchpoint.twin.table import as_number, is_exchange_log
 
 __all__ = ["ExchangeRow", "ExchangeTable", "read_exchange"]
 
+_MOST_ROWS = 5_000
 _COLUMNS = ("dispatch_us", "combine_us", "exchange_us")
 
 
@@ -71,6 +72,10 @@ def read_exchange(path: str | Path) -> ExchangeTable:
             raise TableError(f"{target}: no CSV ({failure})") from failure
     if not table.rows:
         raise TableError(f"{target}: no filled {', '.join(_COLUMNS)} in it")
+    if len(table.rows) > _MOST_ROWS:
+        raise TableError(
+            f"{target}: {len(table.rows):,} times; a fit takes {_MOST_ROWS:,} at most, so average repeats first"
+        )
     _check_repeats(table)
     return table
 

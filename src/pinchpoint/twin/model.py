@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from pinchpoint.errors import TableError
+from pinchpoint.errors import RecordError, TableError
 from pinchpoint.plan.yaml_text import read_yaml
+from pinchpoint.record.files import write_named
 from pinchpoint.twin.exchange import Exchange
 
 __all__ = [
@@ -248,7 +249,20 @@ def check_twin(twin: Twin, where: str = "twin") -> None:
         raise TableError(f"{where}: schema {twin.schema} is not known here; this version reads schema 1")
 
 
+def _check_exchange(value: Any, where: str) -> None:
+    """No time or size of an exchange is below zero, or no number."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_exchange(inner, f"{where}.{key}")
+    elif isinstance(value, list):
+        for inner in value:
+            _check_exchange(inner, where)
+    elif isinstance(value, int | float) and not 0 <= value < 1e18:
+        raise TableError(f"{where} is {value}; it must be 0 or more and finite")
+
+
 def _check_fabric(twin: Twin, where: str) -> None:
+    _check_exchange(msgspec.to_builtins(twin.exchange), f"{where}: exchange")
     for name, section in (("model", twin.model), ("fabric", twin.fabric)):
         for key, value in msgspec.structs.asdict(section).items():
             if isinstance(value, list):
@@ -303,10 +317,11 @@ def write_twin(twin: Twin, path: str | Path) -> None:
 
     target = Path(path)
     text = yaml.safe_dump(msgspec.to_builtins(twin), sort_keys=False, allow_unicode=True, width=110)
-    partial = target.with_name(target.name + ".part")
+    if not str(path) or target.is_dir():
+        raise TableError(f"{str(path)!r} is no file to write a twin to")
+    if not target.parent.is_dir():
+        raise TableError(f"{target}: there is no folder {target.parent}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except OSError as failure:
-        raise TableError(f"{target}: cannot be written ({failure})") from failure
+        write_named(target, text.encode())
+    except RecordError as failure:
+        raise TableError(str(failure)) from failure

@@ -17,6 +17,8 @@ from pinchpoint.twin.strategies import Strategy, compare_strategies
 
 __all__ = ["First", "Scale", "scale_twin"]
 
+MOST_SEQUENCES, MOST_GPUS = 1e7, 65_536
+
 
 class First(msgspec.Struct, frozen=True):
     """The axis that breaks first in a phase, or comes nearest to it, and the margins of the others there."""
@@ -53,7 +55,7 @@ def scale_twin(
     total: float | None = None,
     shape: Model | None = None,
     exchange: Exchange | None = None,
-    domain: int | None = None,
+    domain: float | None = None,
 ) -> Scale:
     """Project a twin over node counts with the batch per GPU fixed, or over all GPUs (``total``).
 
@@ -65,9 +67,16 @@ def scale_twin(
         raise PlanError("node counts must be from 1 to 4096, as --nodes 1,2,4,8,16")
     if batch_per_gpu is not None and total is not None:
         raise PlanError("give the batch per GPU or in total, not both")
-    if (batch_per_gpu or total or 1) <= 0:
-        raise PlanError("a batch must be above zero")
-    site = open_site(twin, shape=shape, exchange=exchange, domain=domain)
+    batch = total if batch_per_gpu is None else batch_per_gpu
+    if batch is not None and not 0 < batch < MOST_SEQUENCES:  # NaN is neither
+        raise PlanError(
+            f"a batch of {batch:g} sequences: it must be above zero and below {MOST_SEQUENCES:.0e}"
+        )
+    if domain is not None and not (1 <= domain <= MOST_GPUS and domain == int(domain)):
+        raise PlanError(
+            f"--domain {domain:g}: the GPUs of a scale-up domain, a whole number from 1 to {MOST_GPUS}"
+        )
+    site = open_site(twin, shape=shape, exchange=exchange, domain=None if domain is None else int(domain))
     if total is None and batch_per_gpu is None:
         batch_per_gpu = _own_batch(site)
     points: list[Point] = []

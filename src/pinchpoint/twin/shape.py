@@ -17,6 +17,7 @@ from pinchpoint.twin.octets import BYTES_PER_VALUE
 
 __all__ = ["read_shape", "shape_of"]
 
+_MOST = 1 << 20  # of anything a config counts
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
@@ -52,13 +53,21 @@ def shape_of(config: Mapping[str, Any], where: str = "config.json") -> tuple[Mod
         raise TableError(f"{where}: no experts ({', '.join(_EXPERTS)}): a dense model exchanges none")
     if top_k > experts:
         raise TableError(f"{where}: {top_k} experts per token, but only {experts} experts")
+    for name, value in (
+        ("hidden size", hidden),
+        ("layers", layers),
+        ("experts", experts),
+        ("experts per token", top_k),
+    ):
+        if not 1 <= value <= _MOST:
+            raise TableError(f"{where}: {value} {name}; no model has that")
     groups, chosen = _first(text, ("n_group",)), _first(text, ("topk_group",))
     limited = groups is not None and chosen is not None and 1 <= chosen < groups
     dispatch, told = _dispatch(config, text)
     notes = [told, "combine is taken as BF16, as DeepEP sends it"]
     model = Model(
         layers=layers,
-        moe_layers=_moe_layers(text, layers),
+        moe_layers=_checked_moe_layers(text, layers, where),
         hidden=hidden,
         experts=experts,
         top_k=top_k,
@@ -80,11 +89,25 @@ def _first(config: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
     return None
 
 
+def _checked_moe_layers(text: Mapping[str, Any], layers: int, where: str) -> int:
+    try:
+        found = _moe_layers(text, layers)
+    except (TypeError, ValueError, OverflowError) as failure:
+        raise TableError(f"{where}: which layers hold experts cannot be read ({failure})") from failure
+    if not 1 <= found <= layers:
+        raise TableError(f"{where}: {found} of {layers} layers hold experts by its keys; that cannot be")
+    return found
+
+
 def _moe_layers(text: Mapping[str, Any], layers: int) -> int:
     """How many layers hold experts, by each family's own rule."""
     listed = text.get("moe_layers")
     if isinstance(listed, list) and listed:
         return len(listed)
+    if isinstance(text.get("hybrid_override_pattern"), str):  # Nemotron-H: E is a layer of experts
+        return str(text["hybrid_override_pattern"]).count("E")
+    if text.get("expert_layer_period"):  # Jamba
+        return len(range(int(text.get("expert_layer_offset") or 0), layers, int(text["expert_layer_period"])))
     if text.get("interleave_moe_layer_step"):  # Llama 4
         step = int(text["interleave_moe_layer_step"])
         return len(range(step - 1, layers, step))
@@ -106,6 +129,7 @@ def _moe_layers(text: Mapping[str, Any], layers: int) -> int:
 
 def _dispatch(config: Mapping[str, Any], text: Mapping[str, Any]) -> tuple[str, str]:
     found = config.get("quantization_config") or text.get("quantization_config") or {}
+    found = found if isinstance(found, dict) else {"quant_method": str(found)}
     said = f"{found.get('quant_method', '')} {found.get('quant_algo', '')}".strip().lower()
     if "nvfp4" in said:
         return "nvfp4", "dispatch is taken as NVFP4, as the weights are"
