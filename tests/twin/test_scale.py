@@ -282,3 +282,23 @@ def test_from_the_command_line(tmp_path, capsys):
             ["scale", str(tmp_path / "twin.yaml"), "--exchange", str(tmp_path / "twin.yaml"), "--nodes", "0"]
         )
     assert end.value.code == 2
+
+
+@pytest.mark.parametrize(("each", "published"), [(4.0, 1.25), (2.0, 1.00)])
+def test_what_every_step_pays_is_on_the_ports_too(each, published):
+    """The reference cluster's ports read 1.25 and 1.00 % of line rate in decode at 64 and 32 users, to ± 0.125."""
+    (point,) = (p for p in scale("reference", (2,), batch_per_gpu=each).points if p.phase == "decode")
+    used = point.figures["utilisation_mean"]
+    assert 100 * used.value == pytest.approx(published, abs=0.125)
+    assert point.figures["mb_per_gpu_step_paid"].value == pytest.approx(455 / 16, rel=1e-3)
+
+
+def test_what_every_step_pays_need_not_grow_and_may_as_tokens_do():
+    at_two, at_four = (
+        next(p for p in scale("reference", (nodes,)).points if p.phase == "decode").figures[
+            "mb_per_gpu_step_paid"
+        ]
+        for nodes in (2, 4)
+    )
+    assert at_four.value == at_four.low == at_two.value == at_two.high
+    assert at_four.high == pytest.approx(2.71 * at_two.value, rel=0.01)

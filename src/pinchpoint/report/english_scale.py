@@ -12,6 +12,7 @@ _FIGURES = {
     "copies_off": "copies of a token that leave",
     "bytes_per_token": "bytes per token that leave",
     "mb_per_gpu_step": "MB per GPU and step",
+    "mb_per_gpu_step_paid": "MB per GPU with every step, however few its tokens",
     "mb_per_node_step": "MB per node and step",
     "message_token": "message: one token's copy (B)",
     "message_destination": "  … of one rank to another (B)",

@@ -12,6 +12,7 @@ _FIGURES = {
     "copies_off": "밖으로 나가는 토큰 사본",
     "bytes_per_token": "밖으로 나가는 토큰당 바이트",
     "mb_per_gpu_step": "GPU·스텝당 MB",
+    "mb_per_gpu_step_paid": "토큰이 적어도 스텝마다 나가는 GPU당 MB",
     "mb_per_node_step": "노드·스텝당 MB",
     "message_token": "메시지: 토큰 사본 하나(B)",
     "message_destination": "  … 랭크에서 랭크로(B)",
