@@ -9,12 +9,13 @@ from test_analyse_ladders import ladder, mixed, pause, prefill_at, rung
 
 from pinchpoint.analyse.ceiling import ceilings
 from pinchpoint.analyse.context import Context, DecodeLadder, decode_ladder
-from pinchpoint.analyse.findings import ClientView, Interference
+from pinchpoint.analyse.findings import ClientView, Interference, Isolation
 from pinchpoint.analyse.reading import together
 from pinchpoint.analyse.trust import only_the_generator
 from pinchpoint.commands.outcome import exit_code
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.folder import RunFolder
+from pinchpoint.report.words import Words
 
 LATE = ClientView(limited=True, reasons=["its event loop woke 136 ms late (p99)"])
 FINE = ClientView(limited=False)
@@ -439,3 +440,14 @@ def test_metrics_that_were_read_are_not_asked_for():
         if h.state == "not decided"
     )
     assert "was not read" in words(together([mixed(0.3)]), "KV pressure")
+
+
+def test_a_ceiling_of_a_phase_that_was_not_alone_says_so():
+    def words(held):
+        rungs = [rung(i, "decode", 128, 2048, c, r, isolation=Isolation(held=held))
+                 for i, (c, r) in enumerate([(8, 100), (16, 101)])]  # fmt: skip
+        return together(rungs).ceilings[0].words
+
+    assert words(False).endswith("; the phase was not alone there")
+    assert "alone" not in words(True)
+    assert Words("ko").said.knows(words(False))

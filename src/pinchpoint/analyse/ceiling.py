@@ -174,7 +174,9 @@ def _onset(ladder: list[Level]) -> int | None:
 
 def _words(seen: Shaped, metric: str) -> str:
     said = _undecided(seen, metric) if seen.state == "undecided" else _said(seen, metric)
-    return f"{said}; {seen.out}" if seen.out else said
+    mixed = any(r.isolation is not None and r.isolation.held is False for r in seen.best.readings)
+    alone = ["the phase was not alone there"] if mixed else []
+    return "; ".join([said, *alone, *([seen.out] if seen.out else [])])
 
 
 def _rate(seen: Shaped, metric: str, doubt: bool = True) -> str:

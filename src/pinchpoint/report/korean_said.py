@@ -335,6 +335,7 @@ _WATCHED = {
 }
 
 _CEILINGS = {
+    "the phase was not alone there": "그곳에서는 이 페이즈만 부하가 걸린 것이 아닙니다",
     "one rung has no knee": "단계 하나로는 변곡점이 없습니다",
     "throughput still rises at the last rung": "마지막 단계에서도 처리량이 오르고 있습니다",
     "the rung is too short for blocks, and was measured once": "단계가 블록으로 나누기에 너무 짧고 한 번만 측정했습니다",
