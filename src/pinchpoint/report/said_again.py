@@ -22,6 +22,7 @@ _SAME = re.compile(
 )
 _BRACKET = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)$")  # at the end of a text
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_MOST_CLAUSES = 8  # of a text that is parted in every way
 _ENDS = ("다", "오", ".", "!", "?")
 
 
@@ -119,6 +120,11 @@ class Sayings:
             said = [self._said(part) for part in parts]
             if all(one is not None for one in said):
                 yield _joined([one for one in said if one is not None], put)
+            # A clause at the end, after a sentence that itself holds the join.
+            for at in range(len(parts) - 1, 1, -1) if len(parts) <= _MOST_CLAUSES else ():
+                before, after = self._said(join.join(parts[:at])), self._said(join.join(parts[at:]))
+                if before is not None and after is not None:
+                    yield _joined([before, after], put)
 
 
 def _joined(parts: list[str], put: str) -> str:
