@@ -28,7 +28,7 @@ demo: $(VENV)/.demo
 # What reads files and numbers, or asks no run how fast it was, runs on every core; what drives real servers by the
 # clock has the machine to itself.
 PLAYED := $(wildcard tests/twin/test_alarm.py tests/twin/test_demo.py tests/twin/test_serve.py tests/twin/test_twin_ports.py)
-RUNS := $(addprefix tests/e2e/test_,run_failures.py run_ended.py run_hostile.py compare_results.py install.py)
+RUNS := $(addprefix tests/e2e/test_,run_failures.py run_ended.py run_recomputed.py run_hostile.py compare_results.py install.py)
 UNTIMED := tests/analyse tests/plan tests/record tests/report tests/wire tests/test_api.py tests/test_docs.py \
 	$(filter-out $(PLAYED),$(wildcard tests/twin/test_*.py)) $(RUNS)
 TIMED := tests/drive $(filter-out $(RUNS),$(wildcard tests/e2e/test_*.py)) tests/engines tests/lab tests/watch $(PLAYED)
