@@ -29,9 +29,8 @@ ADVICE = {
     "API front end": "send the same load to the engine's own port; then look at what stands before it: workers, buffering, "
     "bandwidth, tokenising",
 }  # fmt: skip
-WAITING = (
-    "queue and admission",
-)  # beyond a knee it contributes wherever anything else binds: the ladders say how far to go
+# Beyond a knee it contributes wherever anything else binds: the ladders say how far to go.
+BINDING_ONLY = ("queue and admission",)
 
 
 def acts_on(hypotheses: list[Hypothesis], state: State) -> list[Finding]:
@@ -42,5 +41,5 @@ def acts_on(hypotheses: list[Hypothesis], state: State) -> list[Finding]:
             evidence=h.evidence_for, advice=ADVICE[h.cause],
         )
         for h in hypotheses
-        if h.state == state and h.cause in ADVICE and (h.cause not in WAITING or state == "binds")
+        if h.state == state and h.cause in ADVICE and (h.cause not in BINDING_ONLY or state == "binds")
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from pinchpoint.analyse.ceiling import ttft_ms
 from pinchpoint.analyse.figures import many, ms
 from pinchpoint.analyse.findings import Ceiling, Findings, Hypothesis, RungReading
 from pinchpoint.analyse.gaps import bundled
-from pinchpoint.analyse.ladders import kind_of
+from pinchpoint.analyse.ladders import kind_of, rungs_of
 from pinchpoint.analyse.trust import sound
 from pinchpoint.analyse.watched import asks, in_flight_words, inside
 from pinchpoint.analyse.weighing import ORDER, Row, label, row_label, undecided
@@ -80,12 +80,7 @@ def _past_the_knee(found: Findings) -> Hypothesis:
 
 def _counted(found: Findings, c: Ceiling) -> list[Row]:
     """The engine's own queue times beyond a knee."""
-    shape = (c.profile, c.isl, c.osl)
-    beyond = {
-        r.rung
-        for r in found.rungs
-        if (r.profile, r.isl, r.osl) == shape and (r.concurrency or 0) > (c.knee or 0)
-    }
+    beyond = {r.rung for r in rungs_of(found, c) if (r.concurrency or 0) > (c.knee or 0)}
     return [row for row in found.engine if row.get("rung") in beyond and row.get("queue_mean_ms") is not None]
 
 
@@ -106,9 +101,5 @@ def arrives_bundled(r: RungReading) -> bool:
     return bundled(r.refused.get("interference.base_gap_ms"))
 
 
-def _knee_ttft(found: Findings, ceiling: Ceiling) -> float:
-    shape = (ceiling.profile, ceiling.isl, ceiling.osl, ceiling.knee)
-    return (
-        ttft_ms([r for r in found.rungs if (r.profile, r.isl, r.osl, r.concurrency) == shape and r.valid])
-        or 0.0
-    )
+def _knee_ttft(found: Findings, c: Ceiling) -> float:
+    return ttft_ms([r for r in rungs_of(found, c) if r.concurrency == c.knee and r.valid]) or 0.0

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from pinchpoint.analyse.figures import many, ms, percent, several
-from pinchpoint.analyse.findings import Findings, Hypothesis
+from pinchpoint.analyse.findings import Ceiling, Findings, Hypothesis
 from pinchpoint.analyse.headroom import stressed
+from pinchpoint.analyse.ladders import rungs_of
+from pinchpoint.analyse.rails import AT_LIMIT, UNEVEN
 from pinchpoint.analyse.weighing import Row, State, row_label, undecided
 
 __all__ = ["FABRIC", "bandwidth", "congestion", "expert_skew", "full_port", "latency", "paths"]
@@ -21,9 +23,8 @@ FABRIC = (
     "path collision or slow rail",
     "expert skew",
 )
-FULL_PORT, EASY_PORT = 0.90, 0.50  # of line rate
+EASY_PORT = 0.50  # of line rate
 MATTERS = 0.10  # share of time that the latency of exchanges, or pauses, take, from here on worth a word
-LEVEL = 1.1  # busiest rail over the mean, up to here rails carry alike
 SLOW_RAIL = 0.5  # of the mean: a rail that carries less
 CALM = ("pause", "loss")  # without these no congestion is cleared
 OVERLAP = "whether exchanges run beside compute, and faster sampling at the hosts (--watch nic:// or rdma://)"
@@ -56,7 +57,7 @@ def bandwidth(found: Findings) -> Hypothesis:
         return undecided(
             cause, f"{words}; but paths beside it have room", "flows spread evenly over the paths"
         )
-    if _full(hot) or (use >= FULL_PORT and signs):
+    if _full(hot) or (use >= AT_LIMIT and signs):
         state: State = "binds" if any(_full(r) and _stopped(found, r) for r in rows) else "contributes"
         return Hypothesis(cause=cause, state=state, strength=min(1.0, 0.5 + mean / 2), words=words)
     if use < EASY_PORT and not signs and not collided:
@@ -65,9 +66,9 @@ def bandwidth(found: Findings) -> Hypothesis:
     return undecided(cause, f"{words}{_at_most(found)}", OVERLAP)
 
 
-def full_port(found: Findings, profile: str, isl: int, osl: int) -> str | None:
+def full_port(found: Findings, c: Ceiling) -> str | None:
     """The port that was full where a ladder had stopped rising; its throughput is not that of the engine then."""
-    shape = {r.rung for r in found.rungs if (r.profile, r.isl, r.osl) == (profile, isl, osl)}
+    shape = {r.rung for r in rungs_of(found, c)}
     full = [r for r in _rows(found, "port") if _full(r) and r.get("rung") in shape and _stopped(found, r)]
     return next((f"{r['entity']} {r['direction']}" for r in full), None)
 
@@ -136,7 +137,7 @@ def paths(found: Findings) -> Hypothesis | None:
                          "an exchange over each rail alone (pinchpoint probe exchange)")  # fmt: skip
     worst = max(rails, key=lambda r: float(r["max_over_mean"]))
     words = f"{worst['words']} ({row_label(worst)})"
-    if worst["max_over_mean"] <= LEVEL:
+    if worst["max_over_mean"] <= UNEVEN:
         return Hypothesis(cause=cause, state="cleared", words=words)
     return undecided(cause, words, "an exchange over each rail alone (pinchpoint probe exchange)")
 
@@ -194,7 +195,7 @@ def _collisions(found: Findings) -> list[dict[str, Any]]:
 
 def _full(row: Row) -> bool:
     use = row.get("use") or {}
-    return use.get("mean") is not None and bool(use["mean"] >= FULL_PORT)
+    return use.get("mean") is not None and bool(use["mean"] >= AT_LIMIT)
 
 
 def _coldest(row: Row) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pinchpoint.analyse.figures import many, percent, rate, several
 from pinchpoint.analyse.findings import Findings, Hypothesis
-from pinchpoint.analyse.gpus import gpu_use
+from pinchpoint.analyse.gpus import gpu_use_in
 from pinchpoint.analyse.trust import limited
 from pinchpoint.analyse.weighing import row_label, undecided
 
@@ -49,7 +49,8 @@ def clocks(found: Findings) -> Hypothesis | None:
 
 def use_of(found: Findings, kind: str) -> list[str]:
     """What the GPUs show of memory and tensor cores in a phase: evidence beside a ceiling."""
-    return [claim.claim for claim in gpu_use(found) if claim.id == f"gpus.{kind}"]
+    claim = gpu_use_in(kind, found)
+    return [] if claim is None else [claim.claim]
 
 
 def _reasons(row: dict[str, Any]) -> list[tuple[str, float]]:

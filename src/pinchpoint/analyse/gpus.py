@@ -25,7 +25,7 @@ from pinchpoint.analyse.weighing import label
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import MILLISECOND
 
-__all__ = ["gpu_use", "read_gpus", "reasons_of"]
+__all__ = ["gpu_use", "gpu_use_in", "read_gpus", "reasons_of"]
 
 Row = Mapping[str, Any]
 
@@ -135,11 +135,12 @@ def reasons_of(mask: int) -> tuple[str, ...]:
 
 def gpu_use(found: Findings) -> list[Finding]:
     """One claim for each phase whose GPUs showed both memory and tensor cores: of its rung with the highest throughput."""
-    claims = (_use(kind, found) for kind in RATE)
+    claims = (gpu_use_in(kind, found) for kind in RATE)
     return [claim for claim in claims if claim is not None]
 
 
-def _use(kind: str, found: Findings) -> Finding | None:
+def gpu_use_in(kind: str, found: Findings) -> Finding | None:
+    """The same of one phase; None where its GPUs showed not both."""
     both: dict[int, list[dict[str, Any]]] = {}
     for row in found.gpus:
         if row["row"] == "gpu" and row["dram_active"] is not None and row["tensor_active"] is not None:

@@ -22,6 +22,7 @@ __all__ = [
     "longest_pause_ms",
     "losing",
     "lost_share",
+    "rungs_of",
 ]
 
 
@@ -76,10 +77,15 @@ def in_doubt(readings: Sequence[RungReading]) -> bool:
     return any(r.interference.doubt for r in losing(readings) if r.interference)
 
 
+def rungs_of(found: Findings, c: Ceiling) -> list[RungReading]:
+    """The rungs of the ladder that a ceiling is of."""
+    shape = (c.profile, c.isl, c.osl)
+    return [r for r in found.rungs if (r.profile, r.isl, r.osl) == shape]
+
+
 def limited_beyond(found: Findings, c: Ceiling) -> list[int]:
     """Concurrencies above the one a ceiling was read at that were driven, and are left out of it."""
-    shape = (c.profile, c.isl, c.osl)
-    late = [r for r in found.rungs if (r.profile, r.isl, r.osl) == shape and limited(r)]
+    late = [r for r in rungs_of(found, c) if limited(r)]
     return sorted(
         {r.concurrency for r in late if r.concurrency is not None and r.concurrency > (c.reached_at or 0)}
     )

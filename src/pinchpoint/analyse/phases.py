@@ -36,7 +36,7 @@ def prefill(found: Findings) -> Hypothesis:
             cause, "no closed-loop prefill-only rung was valid", "a prefill profile, such as 8192/1"
         )
     top = max((c for _, c in alone), key=lambda c: c.value or 0.0)
-    if (port := full_port(found, top.profile, top.isl, top.osl)) is not None:
+    if (port := full_port(found, top)) is not None:
         return undecided(cause, f"prefill alone stops rising, but {port} is full: {top.words}", ROOM)
     evidence = [*(f"{one.label}: {c.words}" for one, c in alone), *use_of(found, "prefill")]
     if top.state == "undecided":
@@ -108,7 +108,7 @@ def decode(found: Findings) -> Hypothesis:
     if held_up(found, ladder.profile) is not None:
         why = f"decode alone stops rising, but tokens are held up on their way from the engine: {words}"
         return undecided(cause, why, "decode without what stands between engine and client")
-    if (port := full_port(found, top.profile, top.isl, top.osl)) is not None:
+    if (port := full_port(found, top)) is not None:
         return undecided(cause, f"decode alone stops rising, but {port} is full: {words}", ROOM)
     if any(arrives_bundled(r) for r in ladder.levels[-1].readings) and not paced(found, ladder.profile):
         why = f"decode alone stops rising, but tokens arrive bundled, as if something on the way held them: {words}"

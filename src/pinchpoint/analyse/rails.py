@@ -11,7 +11,7 @@ import numpy as np
 from pinchpoint.analyse.stretch import Window
 from pinchpoint.units import MILLISECOND, SECOND
 
-__all__ = ["grouped", "rail_rows"]
+__all__ = ["AT_LIMIT", "UNEVEN", "grouped", "rail_rows"]
 
 AT_LIMIT = 0.9  # of line rate: a path that is full
 COLLIDED, FAR_BELOW, HALF = (
@@ -21,7 +21,6 @@ COLLIDED, FAR_BELOW, HALF = (
 )  # max / mean; of the fullest: what most others, and the emptiest, stay below
 UPLINK = re.compile(r"uplink|\bup\d|spine|\bfabric\b|\bcore\b|\bto[-_ ]?leaf", re.IGNORECASE)
 UNKNOWN = "nothing says that these ports are paths side by side; name them with rail=REGEX, or uplink in their description"
-ALIKE = 1.1  # max / mean of rails that carry the same
 UNEVEN = 1.1  # max / mean of rails that is worth a word
 
 
@@ -137,7 +136,7 @@ def _words(
     if full:
         most, use, least, rest = full
         beside = f"{word} {most} is {use:.0%} full while {word} {least} is {rest:.0%} full"
-        if max(means.values()) <= ALIKE * mean:  # all carry the same, and one cannot carry more
+        if max(means.values()) <= UNEVEN * mean:  # all carry the same, and one cannot carry more
             return f"{beside}, though they carry the same: a slow {word}"
         return f"{beside}: path collision, not lack of capacity"
     others = [means[rail] for rail in means if rail != coldest]
