@@ -94,6 +94,19 @@ def test_a_full_port_binds_where_the_ladder_stopped_rising_and_compute_does_not(
     assert (told["prefill compute"].state, told[BANDWIDTH].state) == ("binds", "not decided")
 
 
+def test_a_path_that_is_full_by_collision_does_not_make_another_rungs_full_port_bind():
+    """Rung 1, past the knee: one path of several is full. Rung 0, below it: a port is full."""
+    below = port(0.99, 0.95, rung=0, profile="prefill", concurrency=8)
+    past = port(0.99, 0.95, entity="swp2", rung=1, profile="prefill", concurrency=16)
+    rising = [
+        rung(i, "prefill", 8192, 1, at, r, ttft_s=0.5)
+        for i, (at, r) in enumerate([(8, 5_000), (16, 10_000), (32, 10_100)])
+    ]
+    told, _ = weighed(below, past, COLLIDED, rungs=rising)
+    assert told[BANDWIDTH].state == "contributes"
+    assert told[PATHS].state == "binds"
+
+
 def test_a_full_port_is_not_the_decode_step():
     rungs = [
         rung(i, "decode", 128, 2048, at, rate, ttft_s=0.5)

@@ -72,6 +72,7 @@ def test_nccl_tests_say_nodes_and_sizes_themselves():
         (NCCL.replace("  none ", "   sum "), "line 12: sum is a reduction"),
         (NCCL.replace("   45.00", "     nan"), "line 12: nan"),
         (NCCL.replace("   70.00", "  -70.00"), "line 13: -70.00"),
+        (NCCL.replace("   70.00", "     -70"), "line 13: -70 "),
         (
             LOW.replace("63.00 GB/s", "0.0 GB/s").replace("62.00 GB/s", "0.0 GB/s"),
             "dispatch says no time or no bandwidth",

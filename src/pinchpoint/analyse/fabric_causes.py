@@ -44,7 +44,8 @@ def bandwidth(found: Findings) -> Hypothesis:
         )
         return undecided(cause, why, "ports and NICs on the same clock (--watch)")
     collided = {r.get("rung") for r in _collisions(found)}
-    hot = max(rows, key=lambda r: (_full(r) and r.get("rung") not in collided, r["use"]["highest"]))
+    free = [r for r in rows if r.get("rung") not in collided]
+    hot = max(rows, key=lambda r: (_full(r) and r in free, r["use"]["highest"]))
     signs = [*_signs(found), *_rows(found, "storm")]
     use, mean = hot["use"]["highest"], hot["use"]["mean"]
     blind = "unknown" if hot["blind_ms"] is None else f"{hot['blind_ms']:.4g} ms"
@@ -58,7 +59,7 @@ def bandwidth(found: Findings) -> Hypothesis:
             cause, f"{words}; but paths beside it have room", "flows spread evenly over the paths"
         )
     if _full(hot) or (use >= AT_LIMIT and signs):
-        state: State = "binds" if any(_full(r) and _stopped(found, r) for r in rows) else "contributes"
+        state: State = "binds" if any(_full(r) and _stopped(found, r) for r in free) else "contributes"
         return Hypothesis(cause=cause, state=state, strength=min(1.0, 0.5 + mean / 2), words=words)
     if use < EASY_PORT and not signs and not collided:
         told = f"bandwidth is cleared: {words}{_at_most(found)}{_open(found)}{_stress(found)}"

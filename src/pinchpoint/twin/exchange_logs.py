@@ -74,7 +74,7 @@ def _numbers(line: str, where: str) -> tuple[float, float] | None:
         raise TableError(
             f"{where}: {parts[3]} is a reduction; an exchange of experts is read from alltoall_perf"
         )
-    if any(re.fullmatch(r"[+-]?(nan|inf)|-\d+\.\d+", part, re.IGNORECASE) for part in parts[5:8]):
+    if any(re.fullmatch(r"[+-]?(nan|inf)|-\d+(\.\d+)?", part, re.IGNORECASE) for part in parts[5:8]):
         raise TableError(f"{where}: {' '.join(parts[5:8])}: no time and no bandwidth")
     rest = [part for part in parts[2:] if re.fullmatch(r"\d+\.?\d*(e[+-]?\d+)?", part)]
     return (float(parts[0]), float(rest[0])) if len(rest) >= 3 else None
