@@ -233,6 +233,29 @@ def test_lag_that_could_make_the_tail():
     assert "woke 6 ms late" in found.client.reasons[0]
 
 
+def test_lag_that_met_none_of_the_tail_did_not_make_it():
+    """150 gaps of 10 ms in 1.5 s, five of them 30 ms; the p99 of lag is 20 ms, but met at other times, or at theirs."""
+    slow, times = {20, 50, 80, 110, 140}, [100.0]
+    for i in range(1, 151):
+        times.append(times[-1] + (30 if i in slow else 10))
+    ends = [times[i] for i in sorted(slow)]
+    rows = [stream(0, times)]
+
+    def late(at):
+        beats = [x * 10.0 for x in range(10, 171)]
+        near = [x for x in beats if any(0 <= x - end < 10 for end in at)]
+        return samples_of(
+            gauge("client", "worker-0", "loop_lag", "ns", [(x, (20 if x in near else 0) * MS) for x in beats])
+        )
+
+    apart = reading(rows, samples=late([end - 60 for end in ends])).client
+    together = reading(rows, samples=late(ends)).client
+    assert (apart.lag_p99_ms, together.lag_p99_ms) == (20, 20)
+    assert apart.limited is False
+    assert together.limited is True
+    assert together.reasons == ["its event loop woke 20 ms late (p99), which could make the p99 gap of 30 ms"]
+
+
 def test_a_starved_client_has_few_samples_and_is_the_limit():
     """Three wake-ups, each 900 ms late, in some four seconds: too few for a tail, and plain enough."""
     rows = one_slot(10, osl=30)

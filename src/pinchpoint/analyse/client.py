@@ -7,6 +7,7 @@ import numpy as np
 from pinchpoint.analyse.causes import LAG, in_ns
 from pinchpoint.analyse.figures import percent
 from pinchpoint.analyse.findings import ClientView, Stats
+from pinchpoint.analyse.gaps import Gaps
 from pinchpoint.analyse.stats import MIN_N_P99, quantile
 from pinchpoint.analyse.tables import Floats, Series
 from pinchpoint.analyse.view import RungView
@@ -17,6 +18,7 @@ __all__ = ["GENERATOR_LATE_MS", "client_view"]
 BUSY = 0.9  # of one core, mean over the window
 NEAR_CEILING = 0.7
 TAIL = 0.5  # lag of this share of the p99 gap could make the tail
+TAIL_HIT = 0.1  # of the gaps from the p99 on must meet such lag; fewer leave the p99 where it is
 LAG_MATTERS_MS = 5.0  # of its own clock; below this no tail is blamed on the client
 FEW_LAGS = 20  # samples (two seconds) that tell what recurs
 ASLEEP = 0.25  # of the window, in wake-ups that came late: starved, however few samples it had time for
@@ -30,7 +32,8 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
     ``paused`` is the share of the window in pauses that the client's own lag explains.
     """
     ceiling, closed = rung.context.client_ceiling, rung.tables.facts.closed
-    lag = _together(_inside(rung, *LAG, time=True))
+    lags = _inside(rung, *LAG, time=True)
+    lag = np.concatenate([s.value for s in lags]) if lags else np.array([], dtype=np.float64)
     busiest = max((float(s.value.mean()) for s in _inside(rung, "cpu")), default=None)
     lag_p99, lag_max = _tail(lag, rung.refused)
     delay = np.sort(rung.latency.present("delay")) / MILLISECOND
@@ -41,10 +44,12 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
             f"p99 of the send delay needs {MIN_N_P99} values, there are {len(delay)}"
         )
     usual = _usual_worst(lag, lag_p99)
-    if usual is not None and usual[0] < LAG_MATTERS_MS * rung.context.time_scale:
+    tail = gap.p99 if gap else None
+    slow = LAG_MATTERS_MS * rung.context.time_scale
+    if usual is not None and (usual[0] < slow or tail is None or _tail_met(rung.gaps, lags, tail) < TAIL_HIT):
         usual = None
-    reasons = _reasons(usual, busiest, gap, _reads_s(rung), ceiling)
-    oversleeps = lag[lag >= LAG_MATTERS_MS * rung.context.time_scale * MILLISECOND]
+    reasons = _reasons(usual, busiest, tail, _reads_s(rung), ceiling)
+    oversleeps = lag[lag >= slow * MILLISECOND]
     asleep = float(oversleeps.sum()) / SECOND / rung.window.seconds if len(oversleeps) > 1 else 0.0
     if asleep >= ASLEEP:
         reasons.append(f"its event loop was late for {percent(min(1.0, asleep))} of the window")
@@ -91,15 +96,31 @@ def _usual_worst(lag: Floats, p99: float | None) -> tuple[float, str] | None:
     return quantile(np.sort(lag) / MILLISECOND, 0.9), "p90"
 
 
+def _tail_met(gaps: Gaps, lags: list[Series], p99: float) -> float:
+    """Share of the gaps of at least ``p99`` ms during which the event loop woke late enough to make half of it.
+
+    A sample holds the worst wake-up since the one before, so all between two samples counts as late.
+    """
+    long = gaps.length >= p99 * MILLISECOND
+    ends = gaps.end[long]
+    starts = ends - gaps.length[long]
+    met = np.zeros(len(ends), dtype=bool)
+    for series in lags:
+        late = np.concatenate([[0], np.cumsum(series.value >= TAIL * p99 * MILLISECOND)])
+        first = np.searchsorted(series.t, starts, side="right")
+        last = np.searchsorted(series.t, ends, side="left")
+        met |= late[np.minimum(last + 1, len(series.t))] > late[first]
+    return float(met.mean()) if len(met) else 0.0
+
+
 def _reasons(
     lag: tuple[float, str] | None,
     busiest: float | None,
-    gap: Stats | None,
+    tail: float | None,
     reads_s: float,
     ceiling: float | None,
 ) -> list[str]:
     reasons = []
-    tail = gap.p99 if gap else None
     if lag is not None and tail is not None and lag[0] >= TAIL * tail:
         reasons.append(
             f"its event loop woke {lag[0]:.0f} ms late ({lag[1]}), which could make the p99 gap of {tail:.0f} ms"
@@ -129,7 +150,3 @@ def _inside(rung: RungView, *metrics: str, time: bool = False) -> list[Series]:
             unit = str(samples.unit[(samples.source == "client") & np.isin(samples.metric, metrics)][0])
             found.append(Series(series.t[keep], series.value[keep] * (in_ns(unit) if time else 1.0)))
     return found
-
-
-def _together(parts: list[Series]) -> Floats:
-    return np.concatenate([p.value for p in parts]) if parts else np.array([], dtype=np.float64)
