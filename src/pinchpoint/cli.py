@@ -160,10 +160,17 @@ def analyse(
             "carried; and its shape for --exchange, where that twin does not hold it."
         ),
     ] = None,
+    twin: Annotated[
+        Path | None,
+        Parameter(
+            help="Twin of this cluster, as calibrate fits it to a run: what another token budget, fewer or more users, "
+            "or prefill on GPUs of its own would win, and cost."
+        ),
+    ] = None,
     lang: Lang = None,
     json: Json = False,
 ) -> int:
-    """Read the record again, without load, and write findings.json anew.
+    """Read the record again, without load, and write findings.json anew, and the report where there is one.
 
     Examples:
 
@@ -172,10 +179,14 @@ def analyse(
       pinchpoint analyse runs/20260901T101500Z-M --config-json config.json
 
       pinchpoint analyse runs/20260901T101500Z-M --exchange x.yaml --config-json config.json
+
+      pinchpoint analyse runs/20260901T101500Z-M --twin twin.yaml
     """
     from pinchpoint.commands import analyse as command
 
-    return command.from_terminal(folder, as_json=json, lang=lang, exchange=exchange, shape=config_json)
+    return command.from_terminal(
+        folder, as_json=json, lang=lang, exchange=exchange, shape=config_json, twin=twin
+    )
 
 
 @app.command

@@ -285,5 +285,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Any]
     ] = []  # what the engine counts itself, per rung and per rank, beside the client's view
     gpus: list[dict[str, Any]] = []  # what GPUs did, per rung and source; what of their traffic left the host
+    what_ifs: list[
+        dict[str, Any]
+    ] = []  # what a fitted twin was asked, setting by setting, with its intervals
     findings: list[Finding] = []
     verdict: Verdict | None = None

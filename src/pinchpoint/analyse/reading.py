@@ -19,6 +19,7 @@ from pinchpoint.analyse.said import findings_of
 from pinchpoint.analyse.tables import RungFacts, load_rung, rungs_of
 from pinchpoint.analyse.verdict import verdict
 from pinchpoint.analyse.warmed import with_cached
+from pinchpoint.analyse.what_ifs import with_what_ifs
 from pinchpoint.errors import RecordError
 from pinchpoint.record.folder import RunFolder
 
@@ -43,7 +44,7 @@ def read_run(folder: RunFolder) -> Findings:
     readings = with_cached(readings, engine)
     fabric = read_network(folder, readings, engine)
     found = together(readings, fabric, engine, read_gpus(folder, readings, fabric))
-    return _with_limits(found, folder.facts)
+    return with_what_ifs(_with_limits(found, folder.facts), folder.facts)
 
 
 def _with_limits(found: Findings, facts: Mapping[str, Any]) -> Findings:

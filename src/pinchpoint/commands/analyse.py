@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
+from pinchpoint.analyse.what_ifs import with_what_ifs
 from pinchpoint.commands.outcome import exit_code, unfinished
 from pinchpoint.commands.terminal import show_findings
+from pinchpoint.commands.what_ifs import what_ifs
 from pinchpoint.errors import TableError
 from pinchpoint.plan.values import language
 from pinchpoint.record.folder import RunFolder
@@ -19,21 +22,36 @@ __all__ = ["analyse_run"]
 GPUS_PER_NODE = 8  # where no twin says otherwise
 
 
-def analyse_run(folder: Path | str, *, exchange: Path | None = None, shape: Path | None = None) -> Findings:
+def analyse_run(
+    folder: Path | str,
+    *,
+    exchange: Path | None = None,
+    shape: Path | None = None,
+    twin: Path | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Findings:
     """Findings of a run folder; also written to its ``findings.json``.
 
     ``exchange``: a twin with an exchange of experts (``pinchpoint calibrate EXCHANGE_TABLE``), for what its latency takes
     of this run's steps; ``shape``: the model's ``config.json``, for that where the twin does not hold it, and for what
-    each kind of exchange should send per token, beside what the ports carried. What comes of it is kept.
+    each kind of exchange should send per token, beside what the ports carried; ``twin``: one that was fitted to this
+    cluster, for what a change would win (``docs/what-if.md``). What comes of them is kept in ``facts.json``.
 
     Raises:
         RecordError: no run folder, another schema, or damaged.
-        TableError: a file that holds no exchange or no shape, or the number of nodes is not known.
+        TableError: a file that holds no exchange or no shape, or the number of nodes is not known; no valid mixed rung to
+            ask a twin about.
     """
     with RunFolder.open(folder) as record:
         if exchange is not None or shape is not None:
             record.update_facts(**_exchange_facts(record, exchange, shape))
+        if twin is not None:
+            record.facts.pop("what_ifs", None)  # what another twin said
         findings = read_run(record)
+        if twin is not None:
+            stagger = record.plan.load.stagger
+            record.update_facts(what_ifs=what_ifs(findings, twin, stagger=stagger, progress=progress))
+            findings = with_what_ifs(findings, record.facts)
         record.write_json("findings.json", findings)
         return findings
 
@@ -81,12 +99,22 @@ def from_terminal(
     lang: str | None = None,
     exchange: Path | None = None,
     shape: Path | None = None,
+    twin: Path | None = None,
 ) -> int:
-    """``pinchpoint analyse``."""
+    """``pinchpoint analyse``. A report in the run folder is drawn again, so that it says what the findings say."""
+    from pinchpoint.commands.terminal import Steps
+
     lang = None if lang is None else language(lang)
-    findings = analyse_run(folder, exchange=exchange, shape=shape)
-    show_findings(findings, folder, as_json=as_json, lang=lang)
+    with Steps() as steps:
+        progress = steps.progress if twin is not None else None
+        findings = analyse_run(folder, exchange=exchange, shape=shape, twin=twin, progress=progress)
     with RunFolder.open(folder) as record:
+        page = record.path / "report.html"
+        if page.exists():
+            from pinchpoint.report.html import write_report
+
+            write_report(record, findings, page, lang)
+        show_findings(findings, folder, as_json=as_json, lang=lang)
         if said := unfinished(record):
             print(f"pinchpoint: {said}", file=sys.stderr)
         return exit_code(record, findings)

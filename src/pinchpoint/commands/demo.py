@@ -5,6 +5,8 @@ By default the twin of the reference cluster, its time compressed; or a real eng
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from pinchpoint.analyse.findings import RungReading
@@ -94,7 +96,7 @@ def demo(
         watch = (f"{served.switch}?hz={WATCH_HZ:g}",)
         plan = twin_plan(served.url, model, output_dir, watch, stagger=stagger)
         seen_as = onlooker and _TwinTime(onlooker, SPEED)
-        return run(plan, seen_as, facts={"source": "twin", "time_scale": SPEED})
+        return run(plan, seen_as, facts={"source": "twin", "time_scale": SPEED}, twin=Path(REFERENCE))
 
 
 class _TwinTime:

@@ -11,6 +11,7 @@ import msgspec
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
+from pinchpoint.analyse.what_ifs import with_what_ifs
 from pinchpoint.commands.climb import climb, seen_of
 from pinchpoint.commands.facts import clock, host_facts, proxies_said, run_name
 from pinchpoint.commands.onlooker import Nobody, Onlooker
@@ -18,10 +19,11 @@ from pinchpoint.commands.outcome import exit_code, resume_command, write_outcome
 from pinchpoint.commands.self_check import self_check
 from pinchpoint.commands.settled import check_plan, settled, together, within_model
 from pinchpoint.commands.stopping import GOES_ON, Interrupts, interrupts_heard
+from pinchpoint.commands.what_ifs import what_ifs
 from pinchpoint.drive.fleet import check_host, open_fleet
 from pinchpoint.drive.probe import Probed, probe
 from pinchpoint.drive.secrets import look_up
-from pinchpoint.errors import PinchpointError, RecordError
+from pinchpoint.errors import PinchpointError, RecordError, TableError
 from pinchpoint.plan.model import Endpoint, Plan
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.watch.open import open_watch
@@ -51,9 +53,10 @@ def run(
     *,
     facts: Mapping[str, Any] | None = None,
     probed: Probed | None = None,
+    twin: Path | None = None,
 ) -> RunResult:
     """Drive ``plan`` and read what came of it. ``facts`` go into ``facts.json`` beside its own; ``probed`` is what a
-    probe has found already.
+    probe has found already; ``twin`` is asked, once the load is over, what changes would win.
 
     Returns the findings, which lie in the run folder too. The first Ctrl-C (or SIGTERM) lets what is in flight end,
     the second cuts it off; either way what was measured is kept and read.
@@ -85,7 +88,7 @@ def run(
     onlooker.note(f"record: {folder.path}")
     for said in proxies_said():
         onlooker.note(said)
-    return _drive_all(folder, plan, probed.dialect, onlooker)
+    return _drive_all(folder, plan, probed.dialect, onlooker, twin)
 
 
 def resume(path: Path, endpoint: dict[str, Any] | None = None, onlooker: Onlooker | None = None) -> RunResult:
@@ -131,10 +134,12 @@ def check_measured(folder: RunFolder) -> None:
         )
 
 
-def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker) -> RunResult:
+def _drive_all(
+    folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker, twin: Path | None = None
+) -> RunResult:
     try:
         with interrupts_heard() as interrupts:
-            return _drive_and_read(folder, plan, dialect, onlooker, interrupts)
+            return _drive_and_read(folder, plan, dialect, onlooker, interrupts, twin)
     except (
         KeyboardInterrupt
     ):  # between the folder and the first rung, or in the last reading: nothing is in flight
@@ -153,7 +158,12 @@ def _drive_all(folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlook
 
 
 def _drive_and_read(
-    folder: RunFolder, plan: Plan, dialect: Dialect, onlooker: Onlooker, interrupts: Interrupts
+    folder: RunFolder,
+    plan: Plan,
+    dialect: Dialect,
+    onlooker: Onlooker,
+    interrupts: Interrupts,
+    twin: Path | None,
 ) -> RunResult:
     closed = read_run(folder).rungs if folder.closed() else []
     seen = [seen_of(reading, plan, time_scale=folder.time_scale) for reading in closed]
@@ -183,6 +193,8 @@ def _drive_and_read(
         onlooker.note(f"to go on: {resume_command(folder)}")
     folder.update_facts(stopped=stopped)
     findings = read_run(folder)
+    if twin is not None:
+        findings = _asked(twin, folder, findings, onlooker)
     code = exit_code(folder, findings)
     try:
         write_outcome(folder, findings)
@@ -193,6 +205,17 @@ def _drive_and_read(
         )
         code = 1
     return RunResult(folder.path, findings, code, stopped)
+
+
+def _asked(twin: Path, folder: RunFolder, findings: Findings, onlooker: Onlooker) -> Findings:
+    """The findings with what changes would win; as they were where no rung can be asked about."""
+    try:
+        asked = what_ifs(findings, twin, stagger=folder.plan.load.stagger)
+    except TableError as why:
+        onlooker.note(str(why))
+        return findings
+    folder.update_facts(what_ifs=asked)
+    return with_what_ifs(findings, folder.facts)
 
 
 def _check_self(folder: RunFolder, plan: Plan, onlooker: Onlooker) -> None:

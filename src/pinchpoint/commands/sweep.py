@@ -37,10 +37,10 @@ def sweep(
         PlanError: ``over`` cannot be read.
     """
     from pinchpoint.twin.rungs import Rung
-    from pinchpoint.twin.sweep import apart, parse_over, sweep_twin
+    from pinchpoint.twin.sweep import in_window, parse_over, sweep_twin
 
     played = twin if isinstance(twin, Twin) else read_twin(twin)
-    played = apart(played) if staggered else played
+    played = in_window(played) if staggered else played
     name, numbers = parse_over(over)
     shapes = [(p.name, p.isl, p.osl) for p in profiles] or _own_shapes(
         played, with_decode=name == "concurrency"

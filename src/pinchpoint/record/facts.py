@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["believable", "fact"]
 
 _MAPPINGS = ("host", "versions", "dialect", "endpoint", "client_ceiling", "watch", "watched", "exchange_latency",
-             "exchange_expected")  # fmt: skip
+             "exchange_expected", "what_ifs")  # fmt: skip
 _LISTS_OF_MAPPINGS = ("clocks", "worker_clocks", "left_out")
 _LISTS_OF_TEXTS = ("proxies_ignored",)
 _NUMBERS = ("speed_bps", "hz", "refresh_ms", "width")

@@ -287,6 +287,7 @@ _HTML = {
     ),
     "html.network.how": "Run again with --watch to put ports and tokens on one clock.",
     "html.next.none": "The analysis has no advice to give on this record.",
+    "html.next.what_ifs": "What a change would win, by the twin",
     "html.next.undecided": "What would decide the open questions",
     "html.ceilings.none": "No ladder was read.",
     "html.interference.none": (

@@ -22,6 +22,7 @@ from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Ladder, ladders
 from pinchpoint.report.page import render
 from pinchpoint.report.said import claimed, doubts, split_sentence
+from pinchpoint.report.sweeps import drawn_sweeps
 from pinchpoint.report.terminal import causes, level
 from pinchpoint.report.words import Words
 from pinchpoint.units import MILLISECOND, show_duration
@@ -104,6 +105,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "gpus": gpus.gpus(findings, words),
         "gpus_said": gpus.gpus_said(findings),
         "advice": [(f, claimed(f, words)) for f in findings.findings if f.advice],
+        "what_ifs": drawn_sweeps(findings.what_ifs, words),
         "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
         "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),
         "limits": [sentence(limit) for limit in (verdict.limits if verdict else [])],
@@ -275,5 +277,6 @@ def _run_rows(plan: Plan | None, facts: dict[str, Any], words: Words) -> list[tu
     if plan is None:
         return []
     endpoint = {**msgspec.to_builtins(plan.endpoint), "urls": [clean_url(url) for url in plan.endpoint.urls]}
-    rows = {"plan": {**msgspec.to_builtins(plan), "endpoint": endpoint}, "facts": facts}
+    shown = {key: value for key, value in facts.items() if key != "what_ifs"}  # a section of its own
+    rows = {"plan": {**msgspec.to_builtins(plan), "endpoint": endpoint}, "facts": shown}
     return list(grids.flat("", rows, words))

@@ -31,6 +31,7 @@ def in_language(findings: Findings, words: Words) -> Findings:
         fabric=[_row(row, say) for row in findings.fabric],
         engine=[_row(row, say) for row in findings.engine],
         gpus=[_row(row, say) for row in findings.gpus],
+        what_ifs=[_sweep(sweep, say) for sweep in findings.what_ifs],
         findings=[_finding(finding, say) for finding in findings.findings],
         verdict=None if verdict is None else _verdict(verdict, say),
     )
@@ -96,6 +97,15 @@ def _row(row: dict[str, Any], say: Say) -> dict[str, Any]:
     if isinstance(row.get("refused"), dict):
         said["refused"] = _each(row["refused"], say)
     return {**row, **said}
+
+
+def _sweep(sweep: dict[str, Any], say: Say) -> dict[str, Any]:
+    """A sweep of a twin; ``as it is`` names a setting, for which the page has a word of its own."""
+    points = [
+        {**point, **{key: say(str(point[key])) for key in ("setting", "rung", "note")}}
+        for point in sweep["points"]
+    ]
+    return {**sweep, "points": points, "warnings": _all(sweep["warnings"], say)}
 
 
 def _all(texts: Iterable[Any], say: Say) -> list[str]:

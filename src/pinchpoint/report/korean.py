@@ -284,6 +284,7 @@ _HTML = {
     ),
     "html.network.how": "포트와 토큰을 같은 시계로 보려면 --watch를 붙여 다시 실행하십시오.",
     "html.next.none": "이 기록에 대해서는 권할 것이 없습니다.",
+    "html.next.what_ifs": "트윈이 예측한 변경의 효과",
     "html.next.undecided": "남은 질문을 가리는 데 필요한 것",
     "html.ceilings.none": "읽은 래더가 없습니다.",
     "html.interference.none": "혼합 부하 단계를 측정하지 않았습니다. 프리필과 디코드가 서로 방해하는지는 알아보지 않았습니다.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pinchpoint.report.korean_gpus import GPUS_SAID
 from pinchpoint.report.korean_reasons import REASONS
+from pinchpoint.report.korean_what_ifs import WHAT_IFS_SAID
 from pinchpoint.report.korean_wire import WIRE_SAID
 
 __all__ = ["CLAUSES", "KINDS", "KOREAN_SAID", "LISTS"]
@@ -465,4 +466,5 @@ KOREAN_SAID: dict[str, str] = {
     **REASONS,
     **WIRE_SAID,
     **GPUS_SAID,
+    **WHAT_IFS_SAID,
 }

@@ -16,7 +16,7 @@ from pinchpoint.report.ladder import Cell, Head
 from pinchpoint.report.page import render
 from pinchpoint.report.words import Words
 
-__all__ = ["sweep_page", "write_sweep"]
+__all__ = ["Drawn", "drawn_sweeps", "sweep_page", "write_sweep"]
 
 Point = Mapping[str, Any]
 
@@ -50,27 +50,40 @@ def write_sweep(sweep: Mapping[str, Any], path: Path) -> None:
     write_named(path, sweep_page(sweep).encode())
 
 
+class Drawn(msgspec.Struct, frozen=True):
+    """What was varied at one rung: its pictures, and the table of its settings."""
+
+    over: str
+    rung: str
+    pictures: list[Any]
+    table: Grid
+
+
+def drawn_sweeps(sweeps: Iterable[Mapping[str, Any]], words: Words) -> list[Drawn]:
+    """Every rung of every sweep (``pinchpoint.twin.tradeoff.Sweep`` as builtins), in their order."""
+    found: list[Drawn] = []
+    for sweep in sweeps:
+        over = words.either(f"sweep.over.{sweep['over']}", clean(sweep["over"], 60))
+        for number, (rung, points) in enumerate(_by_rung(sweep["points"]).items()):
+            pictures = _pictures(len(found), rung, points, over, words)
+            table = _grid(rung, points, over, words, flags=number == 0)
+            found.append(Drawn(over.partition(",")[0], clean(rung, 80), pictures, table))
+    return found
+
+
 def sweep_page(sweep: Mapping[str, Any], lang: str = "en") -> str:
     """One HTML document that opens offline, as the report of a run."""
     from pinchpoint.report.canvas import ROLES, bokeh_script
 
     words = Words(lang)
     over = words.either(f"sweep.over.{sweep['over']}", clean(sweep["over"], 60))
-    by_rung = _by_rung(sweep["points"])
     return render(
         "sweep.html.j2",
         t=words,
         lang=words.lang,
         twin=clean(sweep["twin"], 120),
         over=over.partition(",")[0],
-        rungs=[
-            (
-                clean(rung, 80),
-                _pictures(number, rung, points, over, words),
-                _grid(rung, points, over, words, flags=number == 0),
-            )
-            for number, (rung, points) in enumerate(by_rung.items())
-        ],
+        rungs=[(one.rung, one.pictures, one.table) for one in drawn_sweeps([sweep], words)],
         worth=[_said(line) for line in sweep["words"]],
         warnings=[_said(line) for line in sweep["warnings"]],
         roles=ROLES,

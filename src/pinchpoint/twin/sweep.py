@@ -23,7 +23,7 @@ from pinchpoint.twin.model import Client, Engine, Member, Protocol, Twin
 from pinchpoint.twin.rungs import Rung
 from pinchpoint.twin.tradeoff import OVER, Over, Point, Sweep, Value, doubts_of, own_setting, words_of
 
-__all__ = ["apart", "parse_over", "sweep_twin"]
+__all__ = ["in_window", "parse_over", "sweep_twin"]
 
 _DEFAULTS: dict[str, str] = {
     "token_budget": "512..32768",
@@ -66,12 +66,13 @@ def parse_over(text: str) -> tuple[Over, list[int]]:
     return name, numbers
 
 
-def apart(twin: Twin) -> Twin:
-    """The twin, its rungs measured as ``pinchpoint run`` does: slots end apart, rates are of the steady window."""
+def in_window(twin: Twin, *, stagger: bool = True) -> Twin:
+    """The twin, its rungs measured as ``pinchpoint run`` does: rates are of the steady window, and slots end apart
+    (``stagger``)."""
     replace = msgspec.structs.replace
 
     def steady(protocol: Protocol) -> Protocol:
-        return replace(protocol, whole_rung=False, stagger=True)
+        return replace(protocol, whole_rung=False, stagger=stagger)
 
     members = [replace(member, protocol=steady(member.protocol)) for member in twin.ensemble]
     return replace(twin, ensemble=members, protocol=steady(twin.protocol))

@@ -1,0 +1,93 @@
+"""Ask a twin what a change would win at the rung where a run hurts most. ``docs/what-if.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pinchpoint.analyse.findings import Findings
+from pinchpoint.analyse.ladders import Ladder, ladders
+from pinchpoint.analyse.levels import Level
+from pinchpoint.analyse.trust import all_limited
+from pinchpoint.errors import TableError
+
+__all__ = ["what_ifs"]
+
+BUDGETS = (1 / 8, 1 / 4, 1 / 2, 2, 4)  # times the twin's own
+LEAST_BUDGET = 64  # tokens per step; no engine is run with less
+MORE_USERS = 4  # doublings beyond the rung
+
+Progress = Callable[[str, float], None]
+
+
+def what_ifs(
+    findings: Findings, twin: Path, *, stagger: bool, progress: Progress | None = None
+) -> dict[str, Any]:
+    """``facts.json: what_ifs``: sweeps of ``twin`` over budget, users and split, at the highest sound mixed rung.
+
+    ``stagger``: whether the run's slots ended apart; the twin is played as the run was measured.
+
+    Raises:
+        TableError: no such rung, or no readable twin.
+    """
+    import msgspec
+
+    from pinchpoint.twin.model import read_twin
+    from pinchpoint.twin.rungs import Rung
+    from pinchpoint.twin.sweep import in_window, sweep_twin
+
+    played = in_window(read_twin(twin), stagger=stagger)
+    mixed, at = _asked(findings)
+    rung = Rung(mixed.profile, mixed.isl, mixed.osl, concurrency=at.concurrency)
+    own = played.engine.token_budget
+    decode = ladders(findings, "decode")
+    jobs: list[tuple[Any, list[int], list[Rung]]] = [
+        (
+            "token_budget",
+            sorted({max(LEAST_BUDGET, round(own * times)) for times in BUDGETS} - {own}),
+            [rung],
+        ),
+        ("disaggregation", list(range(1, 8)), [rung]),
+        ("concurrency", _users(at.concurrency), [rung]),
+    ]
+    if decode:
+        top = decode[0].levels[-1].concurrency
+        jobs.append(
+            (
+                "concurrency",
+                _users(top),
+                [Rung(decode[0].profile, decode[0].isl, decode[0].osl, concurrency=top)],
+            )
+        )
+    if played.engine.policy == "disaggregated":
+        jobs = [job for job in jobs if job[0] == "concurrency"]
+    sweeps = []
+    for number, (over, numbers, rungs) in enumerate(jobs):
+
+        def told(said: str, share: float, number: int = number) -> None:
+            if progress is not None:
+                progress(said, (number + share) / len(jobs))
+
+        sweeps.append(sweep_twin(played, over, numbers, rungs, progress=told))
+    return {
+        "twin": played.name, "origin": twin.name, "own_budget": own, "profile": mixed.profile, "isl": mixed.isl,
+        "osl": mixed.osl, "concurrency": at.concurrency, "sweeps": msgspec.to_builtins(sweeps),
+    }  # fmt: skip
+
+
+def _asked(findings: Findings) -> tuple[Ladder, Level]:
+    """The mixed ladder, and its highest level that the load generator did not limit."""
+    for ladder in ladders(findings, "mixed"):
+        sound = [level for level in ladder.levels if not all_limited(level.readings)]
+        if sound:
+            return ladder, sound[-1]
+    raise TableError(
+        "what a change would win is asked at a valid mixed rung of a closed loop that the load generator did not limit, "
+        "and this run has none: drive a profile such as mixed=4096/512"
+    )
+
+
+def _users(top: int) -> list[int]:
+    """Half as many, as many, and twice as many again and again."""
+    return [*([top // 2] if top > 1 else []), *(top * 2**k for k in range(MORE_USERS + 1))]
