@@ -111,7 +111,13 @@ class LoadFlags:
         ),
     ] = None
     profile: Annotated[
-        Words, Parameter(metavar="NAME=ISL/OSL", group=LOAD, help="Your own shape, NAME=ISL/OSL; repeatable.")
+        Words,
+        Parameter(
+            metavar="NAME=ISL/OSL",
+            group=LOAD,
+            help="Your own shape, NAME=ISL/OSL; repeatable. One token out loads "
+            "prefill alone; decode alone is what is called decode, or lets out 8 tokens for each that goes in.",
+        ),
     ] = None
     concurrency: Annotated[
         Text,

@@ -70,3 +70,9 @@ def test_answers_that_arrive_in_one_piece_have_no_base_gap():
     found = reading(rows, concurrency=1)
     assert found.valid
     assert "one piece" in found.refused["stall.count"]
+    # 12 tokens at one instant: no time between them was measured, and 0 ms is none.
+    assert found.tpot_ms is None
+    assert "one piece" in found.refused["tpot_ms"]
+    assert any("one piece" in note for note in found.notes)
+    (claim,) = (one for one in together([found]).findings if one.id == f"bundled.{found.rung}")
+    assert "past any proxy" in claim.advice

@@ -99,6 +99,7 @@ def few_decode(refused, **engine):
         "profile": "decode",
         "concurrency": 8,
         "in_flight_client": 8.0,
+        "running_reads": 20,
         **engine,
     }
     found = together(rungs[1:], engine=[row] if engine else [])
@@ -130,6 +131,13 @@ def few_decode(refused, **engine):
             "not decided",
             "cleared",
         ),
+        # Half are away, but in three reads.
+        (
+            {},
+            {"waiting_mean": 0.0, "in_flight_engine": 3.0, "tokens_over_client": 1.0, "running_reads": 3},
+            "cleared",
+            "not decided",
+        ),
         # One of two engines was read: what it has says nothing of the others.
         (
             {},
@@ -142,6 +150,25 @@ def few_decode(refused, **engine):
 def test_where_those_wait_that_do_not_decode(refused, engine, queued, front):
     told = few_decode(refused, **engine)
     assert (told[QUEUE].state, told["API front end"].state) == (queued, front), told[QUEUE].words
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"osl": 1, "tpot_ms": None, "gap_ms": None, "stall": None, "pauses": []}, {"host_pressure": 0.9}],
+    ids=["prompts alone are begun and answered within a step", "the way to the engine was short of CPU"],
+)
+def test_an_engines_count_that_says_nothing_of_the_way_to_it(change):
+    """Of 8 in flight the engine has 3; what it says of a sound decode rung would accuse the front end."""
+    rung = msgspec.structs.replace(alone((8, 201, 20, 20, 8))[0], rung=0, **change)
+    row = {
+        "row": "engine", "rung": 0, "profile": "x", "concurrency": 8, "in_flight_client": 8.0, "running_reads": 20,
+        "waiting_mean": 0.0, "in_flight_engine": 3.0, "tokens_over_client": 1.0,
+    }  # fmt: skip
+    (told,) = (h for h in together([rung], engine=[row]).verdict.hypotheses if h.cause == "API front end")
+    assert told.state == "not decided"
+    sound = msgspec.structs.replace(alone((8, 201, 20, 20, 8))[0], rung=0)
+    (told,) = (h for h in together([sound], engine=[row]).verdict.hypotheses if h.cause == "API front end")
+    assert told.state == "binds"
 
 
 def test_a_ladder_whose_tokens_arrive_bundled_is_not_the_step_before_the_engine_says_so():

@@ -119,6 +119,17 @@ def test_a_dry_run_counts_warm_up_and_drain(pinchpoint):
     assert rows["decode 128/2048 1/s"]["estimate_s"] == pytest.approx(31 + 61.45, abs=0.1)
 
 
+def test_a_dry_run_says_where_the_number_of_requests_ends_a_run(pinchpoint):
+    """At 4: 16 + 4 + 3 more in the warm-up; at 8: 32 + 8 + 7, which 60 do not hold, though 16 + 4 + 32 + 8 are 60."""
+    flags = ("run", "--profile", "dec=16/128", "--concurrency", "4,8", "--max-requests", "60", "--dry-run")
+    rows = rows_of(pinchpoint(*flags, "--json"))
+    assert [(row["requests"], row["warmup"], row["fits"]) for row in rows.values()] == [
+        (16, 7, True),
+        (32, 15, False),
+    ]
+    assert "With --max-requests 60, the run ends before the first rung" in pinchpoint(*flags).said
+
+
 def test_a_dry_run_under_a_budget_where_nothing_fits_says_so_of_every_rung(pinchpoint):
     done = pinchpoint("run", "--budget", "50s", "--dry-run")
     assert done.code == 0

@@ -35,7 +35,7 @@ LONG = "decode alone is not saturated while a token went from 0.741 to 7.39 ms"
         (
             f"Mixed load is held up for {'x' * 60} at 32 (25 % at 4, 41 % at 8, 54 % at 16); then {LONG}",
             f"Mixed load is held up for {'x' * 60} at 32",
-            f"(25 % at 4, 41 % at 8, 54 % at 16); then {LONG}",
+            f"25 % at 4, 41 % at 8, 54 % at 16; then {LONG}",
         ),
         ("It binds (at 4; at 8); the rest is idle.", "It binds (at 4; at 8)", "The rest is idle."),
     ],

@@ -20,6 +20,7 @@ from pinchpoint.analyse.findings import (
 )
 from pinchpoint.report.failures import Failure
 from pinchpoint.report.terminal import advice_lines, print_summary
+from pinchpoint.report.words import Words
 
 HOSTILE = "evil\x1b[2J\x1b]0;owned\x07[bold red]\u202egnp"
 
@@ -117,7 +118,7 @@ def test_the_same_advice_is_given_once():
     claims = [
         Finding(id=str(n), subject=whose, claim="x", advice=what) for n, (whose, what) in enumerate(told)
     ]
-    assert advice_lines(Findings(findings=claims)) == [
+    assert advice_lines(Findings(findings=claims), Words()) == [
         "decode 1/2 at concurrency 8, 16, mixed 3/4 at concurrency 8: a.",
         "mixed 3/4: b.",
     ]

@@ -137,16 +137,34 @@ def test_errors_in_every_form(payload, message, code):
         b'error: {"code":500,"message":"engine stopped"}\n\n',  # llama.cpp
         b'{"error":{"message":"engine stopped","code":500}}\n\n',
         b'{"error":\n {"message":"engine stopped",\n\n "code":500}}\n\n',
+        b'{\n  "error": {\n    "message": "engine stopped",\n    "code": 500\n  }\n}\n',
+        b'{"object":"error","message":"engine stopped","code":500}\n',
     ],
 )
-def test_errors_in_every_framing(event):
-    opened = b"" if event.startswith(b'{"error":\n') else ONE  # in pieces only where it is the whole body
-    answer = read(opened, event)
+@pytest.mark.parametrize(
+    "opened", [b"", ONE, ONE + b"a line of no field\n"], ids=["first", "after a token", "odd"]
+)
+@pytest.mark.parametrize(("closed", "how"), [(b"", "clean"), (END, "clean"), (b"", "reset")])
+def test_errors_in_every_framing(event, opened, closed, how):
+    answer = read(opened, event, closed, how=how)
     assert (answer.error_kind, answer.error_message, answer.error_code) == (
         ErrorKind.IN_BAND,
         "engine stopped",
         500,
     )
+    assert answer.error_said == "engine stopped (code 500)"
+
+
+def test_a_detail_without_framing_is_an_error_in_mid_stream():
+    answer = read(ONE, b'{"detail":"engine died"}\n', END)
+    assert (answer.ok, answer.error_message) == (False, "engine died")
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"error":null}', b'{"x":1}', b'{"error":', b"{" * 5000, b'{"choices":[{"text":"a"}]}']
+)
+def test_other_lines_without_framing_are_no_error(line):
+    assert read(ONE, line + b"\n", END).ok
 
 
 def test_an_error_event_may_say_why_in_a_comment():

@@ -6,6 +6,8 @@ import msgspec
 
 from pinchpoint.analyse.figures import capital, many, percent
 from pinchpoint.analyse.findings import Finding, RungReading
+from pinchpoint.analyse.gaps import bundled
+from pinchpoint.analyse.stalling import HELD
 from pinchpoint.analyse.trust import SHORT
 
 __all__ = ["doubts_of"]
@@ -86,6 +88,15 @@ def _measured(r: RungReading) -> list[Doubted]:
         )
         found.append(
             Doubted("client", f"the load generator was the limit: {'; '.join(r.client.reasons)}", advice)
+        )
+    why = r.refused.get("interference.base_gap_ms")
+    if why is not None and bundled(why):
+        found.append(
+            Doubted(
+                "bundled",
+                f"{why}; {HELD}",
+                "measure beside the engine, past any proxy, to see when a token was made",
+            )
         )
     if r.stationary is False:
         by = "from nothing" if r.stationary_change is None else percent(r.stationary_change, sign=True)

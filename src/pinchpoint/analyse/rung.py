@@ -198,6 +198,9 @@ def _latencies(rung: RungView) -> dict[str, Any]:
     )  # the first token comes with others: time per token says nothing of a user's pace
     if tpot is not None and held:
         refused["tok_s_per_user"] = rung.base.reason
+    if tpot is not None and not tpot.max:
+        # Every answer came at one instant: nothing was timed between its tokens.
+        tpot, refused["tpot_ms"] = None, rung.base.reason or "all tokens of an answer came at one instant"
     served = served_tokens(rung.tables)[rung.ok]
     prompts = rung.tables.requests.prompt_tokens[rung.ok]
     prompts = prompts[prompts != MISSING]

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Interference, Stall
-from pinchpoint.analyse.gaps import BUFFERED, STALL, excess_share, stalls
+from pinchpoint.analyse.gaps import BUFFERED, STALL, bundled, excess_share, stalls
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
 from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
@@ -19,7 +19,9 @@ from pinchpoint.analyse.view import RungView
 from pinchpoint.analyse.window import Window, decoding
 from pinchpoint.units import MILLISECOND
 
-__all__ = ["gap_fields"]
+__all__ = ["HELD", "gap_fields"]
+
+HELD = "TTFT and gaps are those of the bundles, which the engine's steps or something on the way made"
 
 
 def gap_fields(rung: RungView) -> dict[str, Any]:
@@ -34,6 +36,8 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
         rung.notes.append(
             f"{base.reason}; TTFT and gaps describe the proxy. Ask for identity encoding, or measure beside the server"
         )
+    elif bundled(base.reason):
+        rung.notes.append(f"{base.reason}; {HELD}")
     each = rung.tokens_per_event
     if each is not None and abs(each - 1) > 0.01:
         rung.notes.append(f"events carry {each:.3g} tokens on average: gaps are not inter-token latencies")

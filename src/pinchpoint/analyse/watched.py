@@ -6,7 +6,7 @@ from typing import Any
 
 from pinchpoint.analyse.figures import many, ms, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
-from pinchpoint.analyse.trust import limited
+from pinchpoint.analyse.trust import limited, pressed
 from pinchpoint.analyse.weighing import Row, State, row_label, undecided
 
 __all__ = [
@@ -32,6 +32,7 @@ SAME_TOKEN = (
 )
 MOST_OF = 0.5  # of a request's time, or of those in flight, spent between engine and client
 ENOUGH = 4  # in flight, that a share of them says something
+FEW_READS = 8  # of the engine's count within the window: fewer, and one unlucky moment is an eighth of it
 SOME_AWAY, FEW_AWAY = 0.2, 0.1  # of those in flight, not in the engine
 ALL_TOKENS = 0.9  # of what came, counted by the engines read: else there are others, and counts of requests say nothing
 
@@ -169,9 +170,15 @@ def _by_count(found: Findings, row: Row) -> Hypothesis:
 
 
 def _counted(found: Findings, r: RungReading) -> Row | None:
-    """:func:`inside`, of enough requests that one which is counted late is no share of them."""
+    """:func:`inside`, of enough requests that one which is counted late is no share of them, read often enough, on a
+    host whose own way to the engine is not short of CPU.
+
+    Prompts alone are left out: an engine that counts between its steps finds those of one step answered, and the next
+    not yet begun.
+    """
     row = inside(found, r)
-    return row if row is not None and row["in_flight_client"] >= ENOUGH else None
+    told = row is not None and row["in_flight_client"] >= ENOUGH and r.osl > 1 and not pressed(r)
+    return row if told and row is not None and (row.get("running_reads") or 0) >= FEW_READS else None
 
 
 def _away(row: Row) -> float:

@@ -99,7 +99,7 @@ def _cost(
         refused["tokens_per_gpu_step"] = "the number of GPUs was not given (--gpus)"
     frame = _frame(known)
     if frame is None:
-        refused["frame_octets"] = "no counter of packets was read"
+        refused["frame_octets"] = "packets are not counted, or were not read twice within the window"
     whole = not incomplete and tokens > 0
     return {
         "row": "cost", "rung": reading.rung, "profile": reading.profile, "concurrency": reading.concurrency,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from pinchpoint.analyse.findings import RungReading
@@ -20,7 +18,7 @@ from pinchpoint.units import SECOND, to_s
 from pinchpoint.vocab import CUT_SHORT, Stage
 from pinchpoint.watch.open import Watch
 
-__all__ = ["climb", "requests_of", "seen_of"]
+__all__ = ["climb", "seen_of"]
 
 
 def climb(
@@ -39,7 +37,7 @@ def climb(
         rung = next_rung(plan, seen, deadline.left_s())
         if rung is None:
             return _left_out(plan, seen) if deadline.left_s() is not None else None
-        if plan.limits.max_requests and sent + requests_of(rung) > plan.limits.max_requests:
+        if plan.limits.max_requests and sent + rung.sent > plan.limits.max_requests:
             return f"--max-requests: {rung.label} would go beyond {plan.limits.max_requests} requests"
         if interrupts.by:  # between two rungs
             return f"stopped by {interrupts.by}{GOES_ON}"
@@ -82,14 +80,6 @@ def _announce(
         left_s = min(left_s or 0.0, max(0.0, budget_left_s))
     of = None if plan.auto else max(rung.index + 1, len(seen) + len(certain))
     onlooker.rung_started(rung, of, None if left_s is None else round(left_s * SECOND))
-
-
-def requests_of(rung: Rung) -> int:
-    """Requests a rung sends, its warm-up included; where it goes by time in a closed loop, the warm-up's alone."""
-    measured = rung.requests
-    if measured is None and rung.rate is not None and rung.duration_s is not None:
-        measured = math.ceil(rung.rate * rung.duration_s)
-    return (measured or 0) + rung.warmup
 
 
 def _left_out(plan: Plan, seen: list[Seen]) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from pinchpoint.analyse.reading import read_run
-from pinchpoint.commands.climb import requests_of, seen_of
+from pinchpoint.commands.climb import seen_of
 from pinchpoint.commands.run import check_measured
 from pinchpoint.drive.secrets import look_up
 from pinchpoint.plan.ladder import Seen, estimate_s, first_rungs, next_rung, trimmed
@@ -57,10 +57,10 @@ def _print_rungs(
         {
             "rung": rung.label,
             "requests": rung.requests,
-            "warmup": rung.warmup,
+            "warmup": rung.warmup_sent,
             "duration_s": rung.duration_s,
-            "input_tokens": None if rung.requests is None else requests_of(rung) * rung.profile.isl,
-            "output_tokens": None if rung.requests is None else requests_of(rung) * rung.profile.osl,
+            "input_tokens": None if rung.requests is None else rung.sent * rung.profile.isl,
+            "output_tokens": None if rung.requests is None else rung.sent * rung.profile.osl,
             "estimate_s": round(time_s, 1),
             "fits": fits,
         }
@@ -76,11 +76,18 @@ def _print_rungs(
 
 
 def _fitting(plan: Plan, rungs: list[Rung], seen: list[Seen]) -> list[bool | None]:
-    """Which rungs the budget has room for if the times hold; None without a budget.
+    """Which rungs the limits have room for if the times hold; None without a limit.
 
-    The first rung of a profile is driven whether it fits or not, as in a run, and takes what is left.
+    A run ends at the first rung that would send more than ``--max-requests``. Under a budget the first rung of a
+    profile is driven whether it fits or not, as in a run, and takes what is left.
     """
-    left_s = plan.limits.budget_s
+    left_s, most = plan.limits.budget_s, plan.limits.max_requests
+    if most is not None:
+        sums = [sum(rung.sent for rung in rungs[: i + 1]) for i in range(len(rungs))]
+        ends = next((i for i, sent in enumerate(sums) if sent > most), len(rungs))
+        return [
+            fits is not False and i < ends for i, fits in enumerate(_fitting(_boundless(plan), rungs, seen))
+        ]
     if left_s is None:
         return [None] * len(rungs)
     found: list[bool | None] = []
@@ -93,3 +100,8 @@ def _fitting(plan: Plan, rungs: list[Rung], seen: list[Seen]) -> list[bool | Non
             left_s = max(0.0, left_s - time_s)
         found.append(fits)
     return found
+
+
+def _boundless(plan: Plan) -> Plan:
+    """The plan without ``--max-requests``."""
+    return msgspec.structs.replace(plan, limits=msgspec.structs.replace(plan.limits, max_requests=None))

@@ -24,6 +24,7 @@ from pinchpoint.drive.fleet import check_host, open_fleet
 from pinchpoint.drive.probe import Probed, probe
 from pinchpoint.drive.secrets import look_up
 from pinchpoint.errors import PinchpointError, RecordError, TableError
+from pinchpoint.plan.ladder import Seen, next_rung
 from pinchpoint.plan.model import Endpoint, Plan
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.watch.open import open_watch
@@ -167,6 +168,38 @@ def _drive_and_read(
 ) -> RunResult:
     closed = read_run(folder).rungs if folder.closed() else []
     seen = [seen_of(reading, plan, time_scale=folder.time_scale) for reading in closed]
+    if closed and next_rung(plan, seen) is None:
+        onlooker.note(
+            "every rung of the plan is closed: nothing is left to be driven, the record is read again"
+        )
+        stopped = None
+    else:
+        stopped = _drive(folder, plan, dialect, seen, onlooker, interrupts)
+    folder.update_facts(stopped=stopped)
+    findings = read_run(folder)
+    if twin is not None:
+        findings = _asked(twin, folder, findings, onlooker)
+    code = exit_code(folder, findings)
+    try:
+        write_outcome(folder, findings)
+    except RecordError as failure:  # what was measured is safe, and is told on the terminal
+        onlooker.note(
+            f"not everything could be written: {failure}; pinchpoint report {shlex.quote(str(folder.path))} -o FILE writes "
+            "the report elsewhere"
+        )
+        code = 1
+    return RunResult(folder.path, findings, code, stopped)
+
+
+def _drive(
+    folder: RunFolder,
+    plan: Plan,
+    dialect: Dialect,
+    seen: list[Seen],
+    onlooker: Onlooker,
+    interrupts: Interrupts,
+) -> str | None:
+    """Drive what is left; says what ended it."""
     headers = look_up(plan.endpoint).headers
     if plan.self_check:
         _check_self(folder, plan, onlooker)
@@ -191,20 +224,7 @@ def _drive_and_read(
         onlooker.note(stopped)
     if stopped and stopped.endswith(GOES_ON):
         onlooker.note(f"to go on: {resume_command(folder)}")
-    folder.update_facts(stopped=stopped)
-    findings = read_run(folder)
-    if twin is not None:
-        findings = _asked(twin, folder, findings, onlooker)
-    code = exit_code(folder, findings)
-    try:
-        write_outcome(folder, findings)
-    except RecordError as failure:  # what was measured is safe, and is told on the terminal
-        onlooker.note(
-            f"not everything could be written: {failure}; pinchpoint report {shlex.quote(str(folder.path))} -o FILE writes "
-            "the report elsewhere"
-        )
-        code = 1
-    return RunResult(folder.path, findings, code, stopped)
+    return stopped
 
 
 def _asked(twin: Path, folder: RunFolder, findings: Findings, onlooker: Onlooker) -> Findings:

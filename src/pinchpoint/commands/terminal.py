@@ -44,6 +44,7 @@ class LiveOnlooker:
         console = _Console(stderr=to_stderr)
         self._live = Live(console, Words(lang if not console.options.ascii_only else "en"))
         self._target: int | None = None
+        self._gaps = True  # between reads of one answer; an answer of one token has none
         self._start_ns = now_ns()
 
     def __enter__(self) -> Self:
@@ -67,7 +68,7 @@ class LiveOnlooker:
 
     def rung_started(self, rung: Rung, of: int | None, left_ns: int | None) -> None:
         """See :class:`pinchpoint.commands.onlooker.Onlooker`."""
-        self._target, self._start_ns = rung.concurrency, now_ns()
+        self._target, self._start_ns, self._gaps = rung.concurrency, now_ns(), rung.profile.osl > 1
         self._tell(lambda live: live.rung_started(rung, of, left_ns))
 
     def rung_closed(self, reading: RungReading) -> None:
@@ -88,7 +89,7 @@ class LiveOnlooker:
             tok_s=progress.tok_s,
             in_tok_s=progress.in_tok_s,
             ttft_ms=None if progress.ttft_ns is None else to_ms(progress.ttft_ns),
-            longest_gap_ms=to_ms(progress.longest_gap_ns) if progress.longest_gap_ns else None,
+            longest_gap_ms=to_ms(progress.longest_gap_ns) if progress.longest_gap_ns and self._gaps else None,
             lag_ms=to_ms(progress.lag_ns),
         )
         self._tell(lambda live: live.progress(tick))

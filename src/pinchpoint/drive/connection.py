@@ -331,7 +331,12 @@ class Connection(asyncio.Protocol):
         assert self._response is not None
         reply = Reply(self.sent_ns, self.first_byte_ns, answer.end_ns, self._response.status, answer)
         reply.error_kind = answer.error_kind
-        reply.error_message = None if answer.ok else message or answer.error_message
+        in_band = (
+            answer.error_kind is ErrorKind.IN_BAND
+        )  # the server's own word, however the connection ended
+        reply.error_message = (
+            None if answer.ok else answer.error_said if in_band else message or answer.error_said
+        )
         future.set_result(reply)
 
     def _message_over(self, response: ResponseReader) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -12,16 +13,27 @@ __all__ = [
     "Api",
     "Arrivals",
     "Endpoint",
+    "Kind",
     "Limits",
     "Load",
     "Plan",
     "Profile",
     "Rung",
     "Slo",
+    "phase_of",
 ]
 
 Api = Literal["auto", "chat", "completions"]
+Kind = Literal["prefill", "decode", "mixed"]
 Pattern = Literal["closed", "constant", "poisson", "gamma", "burst", "trace"]
+
+
+def phase_of(isl: int, osl: int) -> Kind:
+    """Which phase lengths isolate: ``prefill`` if one token comes out, ``decode`` if at least eight come out for each
+    that goes in, else ``mixed``."""
+    if osl == 1:
+        return "prefill"
+    return "decode" if osl >= 8 * isl else "mixed"
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,12 +44,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     osl: int
 
     @property
-    def kind(self) -> Literal["prefill", "decode", "mixed"]:
-        """Which phase the shape isolates: ``prefill`` if one token comes out, ``decode`` if at least
-        eight come out for each that goes in, else ``mixed``."""
-        if self.osl == 1:
-            return "prefill"
-        return "decode" if self.osl >= 8 * self.isl else "mixed"
+    def kind(self) -> Kind:
+        """Which phase the shape isolates; one that is called ``decode`` or ``mixed`` is that, whatever its lengths."""
+        by_length = phase_of(self.isl, self.osl)
+        if by_length == "prefill":
+            return by_length
+        return "decode" if self.name == "decode" else "mixed" if self.name == "mixed" else by_length
 
     @property
     def shape(self) -> str:
@@ -151,6 +163,21 @@ class Rung(msgspec.Struct, frozen=True):
     warmup: int = 0  # requests of the warm-up wave, over all slots
     repeat: int = 0  # 0 first time, 1 … measured again (--num-runs, or to confirm a fall)
     why: str = "ladder"  # ladder | unloaded | climb | knee | onset | confirm | trace
+
+    @property
+    def warmup_sent(self) -> int:
+        """Requests sent until the warm-up is over: in a closed loop slots whose first answer ends early go on meanwhile."""
+        if self.rate is not None or not self.warmup:
+            return self.warmup
+        return self.warmup + (self.concurrency or 1) - 1
+
+    @property
+    def sent(self) -> int:
+        """All requests, those of the warm-up among them; of a closed loop that goes by time, the warm-up's alone."""
+        measured = self.requests
+        if measured is None and self.rate is not None and self.duration_s is not None:
+            measured = math.ceil(self.rate * self.duration_s)
+        return (measured or 0) + self.warmup_sent
 
     @property
     def label(self) -> str:

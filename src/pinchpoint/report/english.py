@@ -103,7 +103,7 @@ _TERMINAL = {
     "doubt.twin.real": "This is no cluster: a twin was asked, played in real time.",
     "doubt.twin.speed": (
         "This is no cluster: a twin was asked, played at speed {speed}. Numbers are as the clock here saw them: "
-        "multiply times by {speed} and divide rates by it."
+        "multiply times, and costs of a token, by {speed} and divide rates by it."
     ),
     "doubt.of": "{n} rungs",
     "doubt.of.one": "1 rung",
@@ -528,6 +528,8 @@ _DRY_RUN = {
     "dry.auto": "The climb goes on, doubling, until two rungs in a row add nothing or {most} is reached; "
     "then the knee and the onset of interference are bracketed closer.",
     "dry.fall": "If throughput falls at some rung, that rung and the one before it are measured again.",
+    "dry.warm": "Warm-up goes on until every slot has ended one request: those that end early send another meanwhile.",
+    "dry.most": "With --max-requests {most}, the run ends before the first rung that would send more in all.",
     "dry.budget": "With the budget of {time}, rungs are driven in this order and those that no longer fit are left out.",
     "dry.begun": "While time is left, the first rung of each profile is begun all the same, and cut off a tenth beyond "
     "the budget.",
@@ -535,7 +537,7 @@ _DRY_RUN = {
 
 _CHECK = {
     "check.works": "What works",
-    "check.refused": "What does not",
+    "check.refused": "What does not, and what to know",
     "check.refused.none": "nothing a run would miss",
     "check.ok": "{urls} can be driven; model {model}, at {path}",
     "check.engine": "the server is {engine}",

@@ -139,7 +139,7 @@ def to_markdown(findings: Findings, record: RunFolder | None = None, words: Word
     for grid in (*watched, gpus.gpus(findings, words)):
         lines += markdown_grid(grid)
     lines += _list(words("html.details.gpus"), gpus.gpus_said(findings))
-    lines += _list(words("html.q.next"), advice_lines(findings))
+    lines += _list(words("html.q.next"), advice_lines(findings, words))
     if verdict is not None:
         said = ((h, words.either(f"state.{h.state}", h.state)) for h in verdict.hypotheses)
         considered = [

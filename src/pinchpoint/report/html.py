@@ -200,6 +200,7 @@ def _interference_lines(findings: Findings, listed: Iterable[Ladder], words: Wor
         if said:
             yield said
     yield _chosen(*told, words)
+    yield from (claimed(f, words) for f in findings.findings if f.id == "pauses.decode-alone")
 
 
 def _chosen(ladder: Ladder, reading: RungReading, words: Words) -> str:

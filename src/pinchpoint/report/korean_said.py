@@ -452,6 +452,9 @@ _CLAIMS = {
     "from nothing": "0에서",
     "throughput did not hold steady: {by} from the first to the last third of {requests}": "처리량이 안정되지 않았습니다: {requests}의 처음 1/3에서 마지막 1/3까지 {by}",
     "throughput did not hold steady: from nothing from the first to the last third of {requests}": "처리량이 안정되지 않았습니다: {requests}의 처음 1/3에는 없었습니다",
+    "all tokens of an answer came at one instant": "답변의 모든 토큰이 한순간에 도착했습니다",
+    "TTFT and gaps are those of the bundles, which the engine's steps or something on the way made": "TTFT와 간격은 묶음의 것이며, 그 묶음은 엔진의 스텝이나 도중의 무언가가 만든 것입니다",
+    "measure beside the engine, past any proxy, to see when a token was made": "토큰이 언제 만들어졌는지 보려면 프록시를 거치지 말고 엔진 옆에서 재십시오",
     "drive it longer, or warm it up more": "더 오래 부하를 걸거나 워밍업을 늘리십시오",
 }
 

@@ -85,7 +85,7 @@ WIRE_SAID: dict[str, str] = {
     "steps were not counted: no token was decoded, and the engine's page was not read": "스텝을 세지 않았습니다: 디코드한 토큰이 없고 엔진의 페이지를 읽지 않았습니다",
     "not all ports could be read: {NAMES}": "읽지 못한 포트가 있습니다: {NAMES}",
     "the number of GPUs was not given (--gpus)": "GPU 수가 주어지지 않았습니다(--gpus)",
-    "no counter of packets was read": "패킷 카운터를 읽지 않았습니다",
+    "packets are not counted, or were not read twice within the window": "패킷을 세지 않거나, 구간 안에서 두 번 읽지 못했습니다",
     "fewer than two rungs with tokens and octets: nothing to tell apart": "토큰과 옥텟이 있는 단계가 둘보다 적습니다: 가를 것이 없습니다",
     "no split into steps, tokens and a constant comes near all rungs": "스텝, 토큰, 상수로 나누는 어떤 방법도 모든 단계에 가깝지 않습니다",
     "not driven with the ports read": "포트를 읽는 동안 이 부하를 걸지 않았습니다",

@@ -253,7 +253,7 @@ def _listed(numbers: Sequence[str]) -> str:
     return "/".join(numbers) if len(numbers) <= _MOST_LISTED else f"{numbers[0]}…{numbers[-1]}"
 
 
-_NUMBER = re.compile(r"(?<![A-Za-z])(?:\d[\d,.]*\d|\d)")  # not that of a name, as p99
+_NUMBER = re.compile(r"(?<![A-Za-z\d.,])(?:\d[\d,.]*\d|\d)")  # not that of a name, as p99 and p99.9
 
 
 def table(ladder: Ladder, words: Words, notes: Notes, wide: bool = False) -> Table:

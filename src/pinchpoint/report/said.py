@@ -18,6 +18,7 @@ __all__ = ["claimed", "doubts", "split_sentence"]
 HEADLINE = 120  # characters
 
 _CLAUSE = re.compile(r";\s+|\.\s+(?=\S)")
+_BRACKET = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)(.*)", re.DOTALL)
 _WEAKER = re.compile(r"[,:]\s+|\s+(?=\()")
 
 
@@ -38,6 +39,9 @@ def split_sentence(text: str) -> tuple[str, str]:
         if weaker:
             end, start = weaker[-1].start(), weaker[-1].end()
     rest = text[start:].strip()
+    if rest.startswith("("):  # what a bracket added is said after it, not within it
+        inner = _BRACKET.match(rest)
+        rest = f"{inner[1]}{inner[2]}" if inner else rest
     return text[:end].rstrip(), rest[:1].upper() + rest[1:]
 
 

@@ -29,11 +29,11 @@ _WIDTH = 80
 _DISPENSABLE = (
     "request_s",
     "gap_ms.p50",
-    "tpot_ms.mean",
-    "ttft_ms.p50",
-    "gain",
     "tok_s_per_gpu",
+    "gain",
+    "tpot_ms.mean",
     "goodput_s",
+    "ttft_ms.p50",
 )
 _MOST_NOTES = 6  # footnotes of a ladder on the terminal; the rest stands in the HTML report
 
@@ -90,7 +90,7 @@ def summary(
     parts += _section("section.ceilings", _ceiling_lines(findings), words)
     parts += _section("section.pauses", _pause_lines(findings, words), words)
     parts += _section("section.undecided", _undecided_lines(findings, words), words)
-    parts += _section("section.next", advice_lines(findings), words)
+    parts += _section("section.next", advice_lines(findings, words), words)
     parts += _section("section.limits", [sentence(limit) for limit in _limits(findings)], words)
     where = [("report.at", report), ("record.at", record)]
     lines = [Text(words(key, path=clean(path, 1000))) for key, path in where if path is not None]
@@ -103,12 +103,19 @@ def _sentence(findings: Findings, words: Words) -> Text:
     return Text(clean(findings.verdict.sentence, 600), style="bold")
 
 
-def advice_lines(findings: Findings) -> list[str]:
-    """``decode 128/2048, mixed 4096/512: drive it beyond concurrency 64.``; the same advice is given once."""
+def advice_lines(findings: Findings, words: Words) -> list[str]:
+    """``decode 128/2048, mixed 4096/512: drive it beyond concurrency 64.``; the same advice is given once.
+
+    What the verdict weighed comes with what was seen of it; it stands nowhere else on a terminal.
+    """
     subjects: dict[str, list[str]] = {}
     for finding in findings.findings:
         if finding.advice:
-            subjects.setdefault(sentence(finding.advice), []).append(clean(finding.subject, 60))
+            said = sentence(finding.advice)
+            if finding.id.startswith("cause."):
+                seen = sentence(finding.claim)
+                said = f"{said} {words('html.claim')} {seen[:1].lower()}{seen[1:]}"
+            subjects.setdefault(said, []).append(clean(finding.subject, 60))
     return [f"{', '.join(_joined(whose))}: {advice}" for advice, whose in subjects.items()]
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from pinchpoint.plan.model import phase_of
 from pinchpoint.twin.ensemble import FLOOR, family, weighted_middle
 from pinchpoint.twin.model import Member, Protocol, Twin
 from pinchpoint.twin.rungs import Rung, play
@@ -77,7 +78,7 @@ def _staggered(twin: Twin, targets: Sequence[Target]) -> list[tuple[Rung, Protoc
     together, prompts reach the ranks together; one that comes alone stops every rank that steps with its own."""
     if all(member.protocol.stagger for member in twin.members()):
         return []
-    mixed = [t.rung for t in targets if t.rung.concurrency and 1 < t.rung.osl < 8 * t.rung.isl]
+    mixed = [t.rung for t in targets if t.rung.concurrency and phase_of(t.rung.isl, t.rung.osl) == "mixed"]
     if not mixed:
         return []
     highest = max(mixed, key=lambda rung: rung.concurrency or 0)
@@ -98,7 +99,7 @@ def silences(targets: Sequence[Target]) -> list[str]:
     """What the table does not speak of and the twin therefore assumes."""
     out = []
     rungs = {target.rung for target in targets}
-    kinds = {"prefill" if r.osl == 1 else "decode" if r.osl >= 8 * r.isl else "mixed" for r in rungs}
+    kinds = {phase_of(r.isl, r.osl) for r in rungs}
     if "prefill" not in kinds:
         out.append("no prefill-only rung: the cost of prompt tokens rests on mixed rungs or TTFT alone")
     if "mixed" not in kinds:

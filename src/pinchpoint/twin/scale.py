@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pinchpoint.errors import PlanError
+from pinchpoint.plan.model import phase_of
 from pinchpoint.twin.axes import AXES, Axis
 from pinchpoint.twin.exchange import Exchange
 from pinchpoint.twin.model import Model, Step, Twin
@@ -108,7 +109,7 @@ def _own_batch(site: Site) -> float:
 
 def _kind(shape: str) -> str:
     isl, osl = (int(part) for part in shape.rpartition(" ")[2].split("/"))
-    return "prefill" if osl == 1 else "decode" if osl >= 8 * isl else "mixed"
+    return phase_of(isl, osl)
 
 
 def _shape(site: Site, kind: str, default: tuple[int, int]) -> tuple[int, int]:

@@ -13,7 +13,6 @@ Decisions where servers disagree:
 from __future__ import annotations
 
 from array import array
-from contextlib import suppress
 from typing import Any
 
 from msgspec import DecodeError
@@ -22,7 +21,7 @@ from pinchpoint.vocab import ErrorKind, TokenSource, Warn
 from pinchpoint.wire.alike import Alike, alike
 from pinchpoint.wire.chunk import Choice, Chunk, Delta, fault_of, loads, read_chunk, said, tolerant_chunk
 from pinchpoint.wire.outcome import ABNORMAL, ENDS, Answer, Failure, Fault, How
-from pinchpoint.wire.plain import excerpt, read_plain
+from pinchpoint.wire.plain import bare_fault, excerpt, read_plain
 from pinchpoint.wire.sse import MAX_EVENT_BYTES, Event, EventSplitter
 from pinchpoint.wire.texts import Texts, printable
 from pinchpoint.wire.tools import ToolCall, bears_call
@@ -31,6 +30,7 @@ from pinchpoint.wire.usage import TokenCount
 __all__ = ["ABNORMAL", "Answer", "AnswerReader", "How", "ToolCall"]
 
 _NO_REASON = frozenset({"", "null", "none"})
+_MOST_BARE = 256 * 1024  # bytes without framing that are searched for an error
 _MOST_TRIES = (
     8  # events looked at for others alike; more are not worth it in an answer whose events all differ
 )
@@ -174,6 +174,12 @@ class AnswerReader:
                 self._event(t_ns, event)
             self._overrun = self._overrun or self._splitter.overrun
             plain = self._read_whole(t_ns)
+        elif not self.ended:  # what was cut off counts for nothing, but may hold the server's own word
+            for event in self._splitter.finish():
+                if event.bare:
+                    self._bare_line(event.data)
+        if self._fault is None and not plain and self._bare:
+            self._fault = bare_fault(bytes(self._bare[:_MOST_BARE]))
         tokens = self._tokens.total(self.token_events)
         if tokens is None and not plain:
             tokens = self.token_events
@@ -209,9 +215,6 @@ class AnswerReader:
             self._take(t_ns, chunk, event.size, data)
 
     def _bare_line(self, line: bytes) -> None:
-        if self._fault is None and b'"error"' in line and line.lstrip()[:1] == b"{":
-            with suppress(ValueError):
-                self._fault = fault_of(loads(line))
         if len(self._bare) + len(line) > self._limit:
             self._overrun = self.ended = True
         else:

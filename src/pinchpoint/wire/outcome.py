@@ -62,3 +62,11 @@ class Answer(Struct, frozen=True, kw_only=True):
     event_ns: array[int]  # array('q')
     event_tokens: array[int]  # array('i'), 0 = unknown
     event_bytes: array[int]  # array('i'), bytes of the event, comments before it in its block included
+
+    @property
+    def error_said(self) -> str | None:
+        """What the server said of the failure, with its own code where the message does not hold it."""
+        code = "" if self.error_code is None else str(self.error_code)
+        if not code or code in (self.error_message or ""):
+            return self.error_message
+        return f"{self.error_message} (code {code})" if self.error_message else f"code {code}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -9,8 +10,11 @@ from msgspec import Struct
 
 from pinchpoint.wire.chunk import Choice, fault_of, loads, tolerant_choice
 
-__all__ = ["Plain", "excerpt", "read_plain"]
+__all__ = ["Plain", "bare_fault", "excerpt", "read_plain"]
 
+_OBJECT = re.compile(r"(?m)^[ \t]*\{")
+_MOST_OBJECTS = 64  # looked at; a stream with more of them without framing is none
+_DECODER = json.JSONDecoder()
 _UNSEEN = re.compile(rb"(?is)<(script|style|head)\b.*?</\1>|<[^>]*>")
 
 
@@ -36,6 +40,23 @@ def read_plain(body: bytes) -> Plain | None:
         return Plain(fault, None, None)
     read = [tolerant_choice(each) for each in choices if isinstance(each, dict)]
     return Plain(fault, read, value.get("usage"))
+
+
+def bare_fault(body: bytes) -> tuple[str | None, int | str | None] | None:
+    """The first error among JSON objects that stand in a body without framing, each from the start of a line, on one
+    line or over several; None where there is none."""
+    text, tried = body.decode("utf-8", "replace"), 0
+    for start in _OBJECT.finditer(text):
+        tried += 1
+        if tried > _MOST_OBJECTS:
+            break
+        try:
+            value, _ = _DECODER.raw_decode(text, start.end() - 1)
+        except (ValueError, RecursionError):
+            continue
+        if (fault := fault_of(value)) is not None:
+            return fault
+    return None
 
 
 def excerpt(body: bytes, length: int = 200) -> str:
