@@ -691,8 +691,10 @@ def main(arguments: list[str] | None = None) -> None:
     except cyclopts.CycloptsError as fault:
         _fail(f"{fault}\nTry: {_help_for(sys.argv[1:] if arguments is None else arguments)}")
     except PinchpointError as fault:
+        _ends(arguments)
         _fail(str(fault))
     except KeyboardInterrupt:
+        _ends(arguments)
         _fail("stopped; nothing more was sent")
     except BrokenPipeError:
         _reader_left()
@@ -733,6 +735,13 @@ def _hear_signals() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _ends(arguments: list[str] | None) -> None:
+    """From here a further Ctrl-C changes no exit code any more; only where the process is ours to end."""
+    if arguments is None:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _reader_left() -> NoReturn:

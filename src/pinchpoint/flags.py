@@ -88,7 +88,7 @@ class EndpointFlags:
     idle_timeout: Annotated[
         Text,
         Parameter(
-            metavar="TIME", group=ENDPOINT, help="A request without a byte for this long fails. Default 10m."
+            metavar="TIME", group=ENDPOINT, help="A request without a token for this long fails. Default 10m."
         ),
     ] = None
     skip_check: Annotated[

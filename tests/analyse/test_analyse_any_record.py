@@ -74,5 +74,7 @@ def test_answers_that_arrive_in_one_piece_have_no_base_gap():
     assert found.tpot_ms is None
     assert "one piece" in found.refused["tpot_ms"]
     assert any("one piece" in note for note in found.notes)
+    assert (found.gap_ms, found.gap_time_ms) == (None, None)
+    assert "one piece" in found.refused["gap_ms"]
     (claim,) = (one for one in together([found]).findings if one.id == f"bundled.{found.rung}")
     assert "past any proxy" in claim.advice

@@ -266,8 +266,22 @@ def test_a_starved_client_has_few_samples_and_is_the_limit():
     assert found.client.lag_p99_ms is None
     assert found.client.limited
     assert "its event loop was late for" in found.client.reasons[0]
-    once = samples_of(gauge("client", "worker-0", "loop_lag", "ns", [(1000, 900 * MS), (2000, 0), (3000, 0)]))
+    once = samples_of(gauge("client", "worker-0", "loop_lag", "ns", [(1000, 150 * MS), (2000, 0), (3000, 0)]))
     assert "late for" not in " ".join(reading(rows, samples=once).client.reasons)
+
+
+def test_a_stop_of_the_client_shows_where_nothing_has_gaps():
+    """Prompts of one token, 100 ms each, over 10 s; once the load generator stood still for 1 s, or for 0.3 s."""
+    rows = [stream(100.0 * i, [100.0 * i + 100]) for i in range(100)]
+
+    def stopped(ms):
+        beats = [(x * 100.0, (ms if x == 50 else 0) * MS) for x in range(1, 100)]
+        return samples_of(gauge("client", "worker-0", "loop_lag", "ns", beats))
+
+    found = reading(rows, profile="prefill", osl=1, samples=stopped(1000)).client
+    assert found.limited is True
+    assert found.reasons[0].startswith("its event loop was late for 10 % of the window")
+    assert reading(rows, profile="prefill", osl=1, samples=stopped(300)).client.limited is False
 
 
 def test_the_clients_ceiling():

@@ -103,7 +103,17 @@ def test_findings_survive_the_file(folder):
     again = msgspec.json.decode((folder.path / "findings.json").read_bytes(), type=Findings)
     assert again == found
     keys = msgspec.json.decode((folder.path / "findings.json").read_bytes())
-    assert set(keys) == {"schema", "rungs", "ceilings", "fabric", "engine", "gpus", "findings", "verdict"}
+    assert set(keys) == {
+        "schema",
+        "rungs",
+        "ceilings",
+        "fabric",
+        "engine",
+        "gpus",
+        "what_ifs",
+        "findings",
+        "verdict",
+    }
     contract = {
         "profile", "isl", "osl", "concurrency", "requests", "ok", "failed", "errors", "valid", "invalid_reasons",
         "window_s", "stationary", "convoy", "input_tok_s", "output_tok_s", "total_tok_s", "request_s",

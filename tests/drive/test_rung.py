@@ -290,6 +290,53 @@ def test_an_idle_stream_times_out(scripted, drive):
     assert "not one byte" in driven.rows("error_message")[0][0]
 
 
+@pytest.mark.parametrize("beat", [b": ping\n\n", token("")], ids=["comments", "events without text"])
+@pytest.mark.parametrize("first", [b"", token()], ids=["before the first token", "after it"])
+def test_heartbeats_are_no_tokens(odd, drive, beat, first):
+    """A byte every 50 ms, and never a token more: the request ends when none has come for so long."""
+
+    async def beats(n, body, writer):
+        writer.write(HEAD + (chunk(first) if first else b""))
+        for _ in range(400):
+            await asyncio.sleep(0.05)
+            writer.write(chunk(beat))
+            await writer.drain()
+
+    driven = drive(plan_for(odd(beats).url, endpoint={"idle_timeout_s": 1.5}), closed(1, 1, warmup=0))
+    assert driven.done.failed == {"timeout": 1}
+    assert "not one token for 1.5" in driven.rows("error_message")[0][0]
+
+
+def test_a_stream_of_tokens_alike_is_never_without_one(odd, drive):
+    """Three times the limit, every token like the one before, with nothing parsed in between."""
+
+    async def steady(n, body, writer):
+        writer.write(HEAD)
+        for _ in range(90):
+            await asyncio.sleep(0.05)
+            writer.write(chunk(token()))
+            await writer.drain()
+        writer.write(chunk(token(finish="length") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+    driven = drive(
+        plan_for(odd(steady).url, endpoint={"idle_timeout_s": 1.5}), closed(1, 1, osl=91, warmup=0)
+    )
+    assert driven.done.failed == {}
+
+
+def test_an_answer_that_is_finished_ends_though_heartbeats_go_on(odd, drive):
+    async def finished(n, body, writer):
+        writer.write(HEAD + chunk(token()) + chunk(token(finish="length") + USAGE))
+        for _ in range(400):
+            await asyncio.sleep(0.05)
+            writer.write(chunk(b": ping\n\n"))
+            await writer.drain()
+
+    driven = drive(plan_for(odd(finished).url), closed(1, 1, osl=2, warmup=0))
+    assert driven.done.failed == {}
+    assert driven.done.sent == 1
+
+
 def test_failures_at_once_are_not_hammered_and_end_the_rung(odd, drive):
     async def refuse(n, body, writer):
         writer.write(b"HTTP/1.1 500 Oops\r\ncontent-length: 6\r\nconnection: close\r\n\r\nbroken")

@@ -28,7 +28,7 @@ def test_an_own_authorization_header_is_kept():
     endpoint = Endpoint(headers={"authorization": "env:BASIC", "X-Team": "blue"})
     secrets = look_up(endpoint, {"OPENAI_API_KEY": "sk-default", "BASIC": "Basic dXNlcg=="})
     assert secrets.headers == {"authorization": "Basic dXNlcg==", "X-Team": "blue"}
-    assert secrets.scrub("you sent Basic dXNlcg== or dXNlcg==") == "you sent (hidden) or (hidden)"
+    assert secrets.scrub("you sent Basic dXNlcg== or dXNlcg==") == "you sent Basic (hidden) or (hidden)"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,8 @@ def test_local_ports(tmp_path, monkeypatch):
         ("key sk-hostile-SECRET-98", "key (hidden)"),  # cut within the key
         ("key sk-hostile-SEC; check it", "key (hidden); check it"),  # cut, and words after it
         ("sk-hostisk-hostile-SECRET-9876", "(hidden)(hidden)"),
+        ("-hostile-SECRET-9876 was refused", "(hidden) was refused"),  # its beginning cut off
+        ("tile-SECRET-98, tile-SEC", "(hidden), (hidden)"),
         ("sk-host is seven characters", "sk-host is seven characters"),
     ],
 )

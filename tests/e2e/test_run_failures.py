@@ -123,6 +123,8 @@ def test_keys_appear_in_no_file_and_no_message(scripted, pinchpoint):
         (("--api-key", "env:MY_KEY"), {"MY_KEY": SECRET}),
         (("--api-key", f"file:{pinchpoint.home / 'key'}"), {}),
         (("-H", "Authorization: env:MY_HEADER"), {"MY_HEADER": f"Bearer {SECRET}"}),
+        # Written out, which nobody should, and beside it a body that holds one.
+        (("-H", f"Authorization: Bearer {SECRET}", "--extra-body", f'{{"api_key": "{SECRET}"}}'), {}),
     ]
     for number, (flags, environment) in enumerate(ways):
         done = pinchpoint(
@@ -130,8 +132,10 @@ def test_keys_appear_in_no_file_and_no_message(scripted, pinchpoint):
         )
         assert done.whole, done.said
         assert SECRET not in done.out + done.err
+        pinchpoint("report", f"out{number}", "--format", "markdown")
         files = [path for path in (pinchpoint.home / f"out{number}").rglob("*") if path.is_file()]
         assert len(files) > 5
+        assert (pinchpoint.home / f"out{number}" / "report.html") in files
         assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 

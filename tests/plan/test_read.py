@@ -189,3 +189,9 @@ def test_profiles_of_a_file_and_of_flags_are_driven_together_and_headers_are_mer
     )  # fmt: skip
     assert plan.endpoint.headers == {"A": "1", "B": "3"}
     assert (plan.goodput.ttft_ms, plan.goodput.tpot_ms) == (500, 30)
+
+
+def test_a_file_without_an_end_is_no_plan(tmp_path):
+    (tmp_path / "plan.toml").symlink_to("/dev/zero")
+    with pytest.raises(PlanError, match=r"plan\.toml.*more than 67 MB"):
+        read_plan(tmp_path / "plan.toml")

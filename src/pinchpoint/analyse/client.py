@@ -21,8 +21,9 @@ TAIL = 0.5  # lag of this share of the p99 gap could make the tail
 TAIL_HIT = 0.1  # of the gaps from the p99 on must meet such lag; fewer leave the p99 where it is
 LAG_MATTERS_MS = 5.0  # of its own clock; below this no tail is blamed on the client
 FEW_LAGS = 20  # samples (two seconds) that tell what recurs
+STOOD_STILL_MS = 200.0  # of its own clock: a wake-up as late as this is a stop, not the jitter of a busy loop
 ASLEEP = 0.25  # of the window, in wake-ups that came late: starved, however few samples it had time for
-PAUSED = 0.05  # of the window, in pauses that its own lag explains
+PAUSED = 0.05  # of the window, in pauses that its own lag explains, or in stops of it
 GENERATOR_LATE_MS = 10.0  # open loop: a schedule kept within this is kept
 
 
@@ -50,9 +51,12 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
         usual = None
     reasons = _reasons(usual, busiest, tail, _reads_s(rung), ceiling)
     oversleeps = lag[lag >= slow * MILLISECOND]
-    asleep = float(oversleeps.sum()) / SECOND / rung.window.seconds if len(oversleeps) > 1 else 0.0
-    if asleep >= ASLEEP:
-        reasons.append(f"its event loop was late for {percent(min(1.0, asleep))} of the window")
+    stops = lag[lag >= STOOD_STILL_MS * rung.context.time_scale * MILLISECOND]
+    asleep, still = (float(each.sum()) / SECOND / rung.window.seconds for each in (oversleeps, stops))
+    # What waits for a first token has no gaps and no pauses that would show a stop.
+    if (asleep >= ASLEEP and len(oversleeps) > 1) or still >= PAUSED:
+        late = asleep if asleep >= ASLEEP else still
+        reasons.append(f"its event loop was late for {percent(min(1.0, late))} of the window")
     if paused is not None and paused >= PAUSED:
         reasons.append(f"its own lag explains pauses of {percent(paused)} of the window")
     # The p99 of a few requests is one of them, which any hiccup can make late.

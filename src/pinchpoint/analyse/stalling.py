@@ -48,7 +48,11 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
             f"a gap of {ms(cut / MILLISECOND)} was under way when the window closed: it ended outside and is not among "
             "the gaps and pauses of the window"
         )
-    by_count = distribution(lengths, "gap_ms", "gaps inside the window", refused)
+    one_piece = len(lengths) > 0 and not lengths.any()
+    if one_piece:
+        refused.update(dict.fromkeys(("gap_ms", "gap_time_ms"), base.reason or "every gap is zero"))
+        lengths = lengths[:0]
+    by_count = None if one_piece else distribution(lengths, "gap_ms", "gaps inside the window", refused)
     ladder = None if rung.tables.facts.kind == "decode" else rung.context.decode
     slots = rung.tables.facts.concurrency if rung.tables.facts.closed else None
     lost, notes = interference(
@@ -70,7 +74,8 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
     elif by_count:
         refused["gap_p99_over_p50"] = refused.get("gap_ms.p99") or base.reason or "the median gap is zero"
     return {
-        "gap_ms": by_count, "gap_time_ms": time_shares(lengths, "gap_time_ms", refused), "gap_p99_over_p50": ratio,
+        "gap_ms": by_count, "gap_p99_over_p50": ratio,
+        "gap_time_ms": None if one_piece else time_shares(lengths, "gap_time_ms", refused),
         "interference": lost, "stall": _stall(rung, pace), **_pauses(rung, pace),
     }  # fmt: skip
 

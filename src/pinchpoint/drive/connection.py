@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
     """A kept-alive HTTP/1.1 connection to endpoint number ``endpoint``."""
 
     __slots__ = (
-        "_answer", "_counted", "_eager", "_last_read_ns", "_most_events", "_pending", "_reply", "_response",
+        "_answer", "_counted", "_eager", "_fruitful_ns", "_last_read_ns", "_most_events", "_pending", "_reply", "_response",
         "_settled", "_stretch", "_stretching", "_transport", "closed", "endpoint", "first_byte_ns", "idle", "sent_ns",
         "served", "tally",
     )  # fmt: skip
@@ -90,6 +90,7 @@ class Connection(asyncio.Protocol):
         self._pending: list[tuple[int, bytes]] = []
         self._eager = False
         self._last_read_ns = 0
+        self._fruitful_ns = 0  # when a token last came, or the request was sent
         self._response: ResponseReader | None = None
         self._answer: AnswerReader | None = None
         self._stretch: Stretch | None = None  # of this answer
@@ -156,7 +157,7 @@ class Connection(asyncio.Protocol):
         self._eager = True
         self.first_byte_ns = None
         reply = self._reply = asyncio.get_running_loop().create_future()
-        self.sent_ns = self._last_read_ns = now_ns()
+        self.sent_ns = self._last_read_ns = self._fruitful_ns = now_ns()
         if self.idle:
             self.idle = False
             self._transport.write(request)
@@ -199,10 +200,12 @@ class Connection(asyncio.Protocol):
             return
         silent = now - self._last_read_ns
         if silent < FINISHED_NS:
+            if (
+                now - self._fruitful_ns > 2 * FINISHED_NS
+            ):  # bytes come, but they may be heartbeats, without end
+                self._look_for_tokens(now, idle_limit_ns)
             return
-        if self._answer is not None and self._answer.finished:
-            self._answered(now, "timeout")  # a server that leaves [DONE] out and its connection open
-            self.close()
+        if self._finished_open(now):
             return
         if silent < _GATHER_NS:
             return
@@ -210,6 +213,22 @@ class Connection(asyncio.Protocol):
         self._count()
         if now - self._last_read_ns > idle_limit_ns:
             self.cut(ErrorKind.TIMEOUT, f"not one byte for {show_duration(idle_limit_ns)}")
+
+    def _look_for_tokens(self, now: int, limit_ns: int) -> None:
+        if self._finished_open(now) or now - self._fruitful_ns <= limit_ns:
+            return
+        self._gather()  # tokens that a stretch has taken are counted only now
+        self._count()
+        if now - self._fruitful_ns > limit_ns:
+            self.cut(ErrorKind.TIMEOUT, f"not one token for {show_duration(limit_ns)}, though bytes came")
+
+    def _finished_open(self, now: int) -> bool:
+        """End an answer that is finished, from a server that leaves ``[DONE]`` out and its connection open."""
+        if self._answer is None or not self._answer.finished:
+            return False
+        self._answered(now, "timeout")
+        self.close()
+        return True
 
     def cut(self, kind: ErrorKind, message: str) -> None:
         """End the request in flight, if there is one, and the connection."""
@@ -250,8 +269,10 @@ class Connection(asyncio.Protocol):
         answer = self._answer
         if answer is not None and self._reply is not None:
             events = len(answer.event_ns)
-            self.tally.events += events - self._counted
-            self._counted = events
+            if events != self._counted:
+                self._fruitful_ns = self._last_read_ns
+                self.tally.events += events - self._counted
+                self._counted = events
             self._eager = events == 0
 
     def _read(self, pending: list[tuple[int, bytes]], response: ResponseReader) -> None:

@@ -147,9 +147,9 @@ class _Probing:
         meta = entry.get("meta")
         meta = meta if isinstance(meta, dict) else {}
         vocabulary, longest = meta.get("n_vocab"), entry.get("max_model_len") or meta.get("n_ctx")
-        if isinstance(vocabulary, int) and vocabulary > 0:
+        if type(vocabulary) is int and vocabulary > 0:
             self._vocabulary = vocabulary
-        if isinstance(longest, int) and longest > 0:
+        if type(longest) is int and longest > 0:
             self._max_model_len = longest
         speed = meta.get("speed")
         if isinstance(meta.get("twin"), str) and isinstance(speed, int | float) and 0 < speed < 1e6:

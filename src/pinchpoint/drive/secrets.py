@@ -8,13 +8,16 @@ from pathlib import Path
 
 import msgspec
 
+from pinchpoint.bounded import text_of
 from pinchpoint.errors import PlanError
 from pinchpoint.plan.model import Endpoint
 
 __all__ = ["Secrets", "look_up"]
 
-_TOLD_BY = 8  # characters of a secret that nothing else begins with
+_TOLD_BY = 8  # characters of a secret that nothing else holds
+_MOST_KEY = 64 * 1024  # bytes of a file that holds one
 _HIDDEN = "(hidden)"
+_PLAIN = ("accept", "accept-encoding", "content-type", "user-agent")  # headers whose values everybody knows
 
 
 class Secrets(msgspec.Struct, frozen=True):
@@ -29,16 +32,18 @@ class Secrets(msgspec.Struct, frozen=True):
     def scrub(self, text: str) -> str:
         """``text`` without the secrets: servers like to repeat a refused key in their answer.
 
-        The beginning of one is hidden as far as it goes: the text may have been cut within it.
+        Any stretch of one is hidden as far as it goes: the text may have been cut within it, at either end.
         """
         for secret in self.hidden:
-            begins, at = secret[:_TOLD_BY], 0
-            while (at := text.find(begins, at)) >= 0:
-                end = at + len(begins)
-                while end < len(text) and end - at < len(secret) and text[end] == secret[end - at]:
-                    end += 1
-                text = text[:at] + _HIDDEN + text[end:]
-                at += len(_HIDDEN)
+            size = min(_TOLD_BY, len(secret))
+            pieces = {secret[at : at + size] for at in range(len(secret) - size + 1)}
+            found, end = "", 0  # up to where the text was taken over
+            for at in range(len(text) - size + 1):
+                if text[at : at + size] in pieces:
+                    if at >= end:
+                        found += text[end:at] + _HIDDEN
+                    end = at + size
+            text = found + text[end:]
         return text
 
 
@@ -54,8 +59,11 @@ def look_up(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> Secr
     hidden: set[str] = set()
     for name, value in endpoint.headers.items():
         headers[name] = _sendable(f"header {name}", _value(f"header {name}", value, environ))
-        if len(headers[name]) >= 6:
-            hidden.update({headers[name], headers[name].rpartition(" ")[2]})
+        if name.lower() not in _PLAIN:
+            words = headers[name].split()
+            # What stands before a credential says of which kind it is.
+            said = words[1:] if len(words) > 1 and name.lower().endswith("authorization") else words
+            hidden.update(word for word in said if len(word) >= 6)
     key = None
     if endpoint.api_key is not None:
         if not endpoint.api_key.startswith(("env:", "file:")):
@@ -80,7 +88,7 @@ def _value(what: str, reference: str, environ: Mapping[str, str]) -> str:
             raise PlanError(f"{what}: the environment variable {name} is not set; export it, or name another")
         return value
     try:
-        value = Path(name).expanduser().read_text(encoding="utf-8").strip()
+        value = text_of(Path(name).expanduser(), _MOST_KEY).strip()
     except (OSError, UnicodeDecodeError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "not a text file"
         raise PlanError(f"{what}: {name} cannot be read: {reason}") from None

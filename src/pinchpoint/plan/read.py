@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from pinchpoint.bounded import bytes_of
 from pinchpoint.errors import PlanError
 from pinchpoint.plan import values
 from pinchpoint.plan.contradictions import refuse_contradictions
@@ -156,7 +157,7 @@ def endpoint_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        data = path.read_bytes()
+        data = bytes_of(path)
         match path.suffix.lower():
             case ".toml":
                 found = tomllib.loads(data.decode())

@@ -18,10 +18,13 @@ from typing import Any
 
 import msgspec
 
+from pinchpoint.bounded import text_of
 from pinchpoint.errors import PlanError
 from pinchpoint.units import MILLISECOND, SECOND
 
 __all__ = ["Trace", "TraceRow", "read_trace"]
+
+_MOST_TRACE = 1024 * 1024 * 1024  # bytes
 
 _AZURE = ("timestamp", "contexttokens", "generatedtokens")
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d:?\d\d)?")
@@ -51,7 +54,7 @@ def read_trace(path: str | Path, speed: float = 1.0) -> Trace:
     if not speed > 0:
         raise PlanError(f"a trace cannot be replayed at speed {speed}; it must be above 0")
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = text_of(path, _MOST_TRACE)
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"the trace {path} cannot be read: {error}") from None
     lines = text.split("\n")

@@ -32,7 +32,9 @@ MAX_SEED = 2**63 - 1
 def text(value: Any) -> str:
     """A text that is not empty."""
     if not isinstance(value, str | int | float | Path) or isinstance(value, bool) or not str(value).strip():
-        raise PlanError(f"{value!r} is no text")
+        raise PlanError(
+            "nothing was given; give a value, or leave it out" if value == "" else f"{value!r} is no text"
+        )
     return str(value).strip()
 
 
@@ -222,7 +224,7 @@ def headers(value: Any) -> dict[str, str]:
         for item in value if isinstance(value, list | tuple) else [value]:
             name, sign, inner = re.match(r"([^:=]*)([:=]?)(.*)", str(item), re.DOTALL).groups()  # type: ignore[union-attr]
             if not sign:
-                raise PlanError("a header is 'Name: value'")
+                raise PlanError("a header has no ':'; write 'Name: value', or 'Name: env:VARIABLE'")
             pairs.append((name, inner))
     for name, inner in pairs:
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name.strip()):

@@ -92,13 +92,14 @@ class RunFolder:
             raise RecordError(
                 f"cannot make the run folder {path}: {failure}; name another --output-dir"
             ) from failure
-        folder = cls(path, plan, {"schema": SCHEMA_VERSION, **facts}, [])
+        kept = redacted(plan)  # nobody who reads the folder's plan, now or later, gets more than is written
+        folder = cls(path, kept, {"schema": SCHEMA_VERSION, **facts}, [])
         folder.claim()
         cls.check_free(path)  # again: somebody may have been faster
         folder.write_json("facts.json", folder.facts)
         folder._write_marks()
         # Last, for a folder with a plan is a run folder.
-        folder.write_json("plan.json", redacted(plan))
+        folder.write_json("plan.json", kept)
         return folder
 
     @staticmethod

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from pinchpoint.bounded import text_of
 from pinchpoint.errors import TableError
 from pinchpoint.twin.exchange import Kind
 from pinchpoint.twin.table import as_number, is_exchange_log
@@ -58,7 +59,7 @@ def read_exchange(path: str | Path) -> ExchangeTable:
     """
     target = Path(path)
     try:
-        text = target.read_text(encoding="utf-8-sig")
+        text = text_of(target)
     except (OSError, UnicodeDecodeError) as failure:
         raise TableError(f"{target}: cannot be read as text ({failure})") from failure
     if is_exchange_log(text):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pinchpoint.bounded import text_of
 from pinchpoint.errors import RecordError, TableError
 from pinchpoint.plan.yaml_text import read_yaml
 from pinchpoint.record.files import write_named
@@ -294,7 +295,7 @@ def read_twin(path: str | Path) -> Twin:
     if str(path) == REFERENCE and not Path(path).exists():
         path = Path(__file__).parent / "data" / "reference.yaml"
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = text_of(path)
     except (OSError, UnicodeDecodeError) as failure:
         raise TableError(f"{path}: cannot be read ({failure})") from failure
     try:

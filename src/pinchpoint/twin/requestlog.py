@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from pinchpoint.bounded import bytes_of
 from pinchpoint.errors import TableError
 from pinchpoint.twin.arrivals import Open
 from pinchpoint.twin.engine import Simulation, simulate
@@ -21,6 +22,8 @@ from pinchpoint.twin.measure import quantiles
 from pinchpoint.twin.model import Engine, History, Member, Step, Twin
 
 __all__ = ["RequestLog", "judge_log", "read_log"]
+
+_MOST_LOG = 1024 * 1024 * 1024  # bytes
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 SHARES = (0.5, 0.9, 0.99)
@@ -72,7 +75,7 @@ def read_log(path: str | Path) -> RequestLog:
         TableError: not JSON lines, a key missing, times that run backwards, fewer than 20 requests.
     """
     try:
-        lines = Path(path).read_bytes().splitlines()
+        lines = bytes_of(path, _MOST_LOG).splitlines()
     except OSError as failure:
         raise TableError(f"{path}: cannot be read ({failure})") from failure
     rows: list[_Row] = []

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pinchpoint.bounded import text_of
 from pinchpoint.errors import TableError
 from pinchpoint.twin.model import Model
 from pinchpoint.twin.octets import BYTES_PER_VALUE
@@ -31,7 +32,7 @@ def read_shape(path: str | Path) -> tuple[Model, list[str]]:
         TableError: unreadable, or no mixture of experts.
     """
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
+        config = json.loads(text_of(path))
     except (OSError, ValueError, RecursionError) as failure:
         raise TableError(f"{path}: cannot be read as a config.json ({failure})") from failure
     if not isinstance(config, dict):

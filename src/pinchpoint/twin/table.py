@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from pinchpoint.bounded import text_of
 from pinchpoint.errors import TableError
 
 __all__ = [
@@ -130,7 +131,7 @@ def is_exchange_log(text: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return text_of(path)
     except (OSError, UnicodeDecodeError) as failure:
         raise TableError(f"{path}: cannot be read as text ({failure})") from failure
 

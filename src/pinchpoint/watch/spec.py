@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from pinchpoint.bounded import text_of
 from pinchpoint.errors import PlanError
 from pinchpoint.units import SECOND, duration_ns
 
@@ -155,7 +156,7 @@ def look_up(what: str, reference: str, environ: Mapping[str, str] = os.environ) 
         return environ[name]
     if mark and kind == "file":
         try:
-            return Path(name).expanduser().read_text(encoding="utf-8").strip()
+            return text_of(Path(name).expanduser()).strip()
         except (OSError, UnicodeDecodeError):
             raise PlanError(f"{what}: {name} cannot be read") from None
     return reference

@@ -65,8 +65,10 @@ def read_address(text: str) -> Address:
     scheme = scheme.lower() if mark else "http"
     if scheme not in ("http", "https") or not rest:
         raise PlanError(f"{_hidden(source)!r} is no address; write http://HOST:PORT or https://HOST/PREFIX")
+    if not mark and re.match(r"https?:/", source, re.IGNORECASE):
+        raise PlanError(f"{_hidden(source)!r} has one slash; write http://HOST:PORT or https://HOST/PREFIX")
     authority, slash, path = rest.partition("/")
-    if "@" in authority:
+    if "@" in authority or ("@" in path and not re.fullmatch(r"[^:]*(:\d*)?|\[.*", authority)):
         raise PlanError(
             f"{_hidden(source)!r} carries a user name or key; leave it out and give --api-key env:NAME or file:PATH"
         )
@@ -95,9 +97,9 @@ def _read_authority(authority: str, source: str) -> tuple[str, int | None]:
     if authority.startswith("["):
         host, closed, after = authority[1:].partition("]")
         if not closed:
-            raise PlanError(f"{source!r}: the bracket of the IPv6 address is not closed")
+            raise PlanError(f"{_hidden(source)!r}: the bracket of the IPv6 address is not closed")
         if after and not after.startswith(":"):
-            raise PlanError(f"{source!r}: {after!r} after the bracketed address is no port")
+            raise PlanError(f"{_hidden(source)!r}: {after!r} after the bracketed address is no port")
         host, port = _ipv6(host, source), after[1:]
     elif authority.count(":") > 1:
         host = _ipv6(authority, source)
@@ -107,7 +109,7 @@ def _read_authority(authority: str, source: str) -> tuple[str, int | None]:
     if not port:
         return host, None
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
-        raise PlanError(f"{source!r}: {port!r} is no port (1 to 65535)")
+        raise PlanError(f"{_hidden(source)!r}: {port!r} is no port (1 to 65535)")
     return host, int(port)
 
 
@@ -115,7 +117,7 @@ def _ipv6(host: str, source: str) -> str:
     try:
         return str(IPv6Address(host))
     except ValueError:
-        raise PlanError(f"{source!r}: {host!r} is no IPv6 address; write [ADDRESS]:PORT") from None
+        raise PlanError(f"{_hidden(source)!r}: {host!r} is no IPv6 address; write [ADDRESS]:PORT") from None
 
 
 def _name(host: str, source: str) -> str:
@@ -126,13 +128,13 @@ def _name(host: str, source: str) -> str:
         except UnicodeError:
             name = ""
     if not _HOST.fullmatch(name):
-        raise PlanError(f"{source!r}: {host!r} is no host name")
+        raise PlanError(f"{_hidden(source)!r}: {host!r} is no host name")
     return name
 
 
 def _read_path(path: str, source: str) -> tuple[str, str]:
     if re.search(r"[\s\\\x00-\x1f\x7f]", path):
-        raise PlanError(f"{source!r}: the path holds white space or a backslash")
+        raise PlanError(f"{_hidden(source)!r}: the path holds white space or a backslash")
     path = quote(re.sub(r"/{2,}", "/", path).rstrip("/"), safe="/%:@!$&'()*+,;=~-._")
     full = _FULL.search(path)
     if full is not None:
@@ -145,4 +147,4 @@ def _read_path(path: str, source: str) -> tuple[str, str]:
 
 def _hidden(source: str) -> str:
     """The address without what may be a secret."""
-    return re.sub(r"(^|//)[^/@]*@", r"\1…@", re.sub(r"[?#].*", "?…", source))
+    return re.sub(r"(^|:/+).*@", r"\1…@", re.sub(r"[?#].*", "?…", source), flags=re.DOTALL)

@@ -18,8 +18,8 @@ def count_of(value: Any) -> int | None:
 
 
 def prompt_tokens(usage: dict[str, Any]) -> int | None:
-    """Prompt tokens the server counted."""
-    return count_of(usage.get("prompt_tokens"))
+    """Prompt tokens the server counted; no prompt has none, so 0 is no count."""
+    return count_of(usage.get("prompt_tokens")) or None
 
 
 def cached_tokens(usage: dict[str, Any], timings: Any = None) -> int | None:

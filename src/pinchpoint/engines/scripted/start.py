@@ -10,13 +10,13 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 import msgspec
 
 from pinchpoint import child
+from pinchpoint.bounded import bytes_of
 from pinchpoint.engines.scripted.script import Script, Sent
 from pinchpoint.engines.scripted.server import Endpoint
 from pinchpoint.errors import EndpointError
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.script == "-":
         script = msgspec.json.decode(sys.stdin.buffer.readline(), type=Script)
     elif chosen.script:
-        script = msgspec.json.decode(Path(chosen.script).read_bytes(), type=Script)
+        script = msgspec.json.decode(bytes_of(chosen.script), type=Script)
     if chosen.port is not None:
         script = msgspec.structs.replace(script, port=chosen.port)
     if chosen.cpu is not None:
