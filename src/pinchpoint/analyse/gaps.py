@@ -13,6 +13,7 @@ from pinchpoint.units import MILLISECOND
 
 __all__ = [
     "BUFFERED",
+    "ONE_INSTANT",
     "Base",
     "Gaps",
     "base_gap",
@@ -28,6 +29,7 @@ STALL = 3.0  # a gap over this many base gaps is a stall
 
 NEAR_ZERO_NS = 0.1 * MILLISECOND  # two events of one read, or of one wake-up of the reader
 BUNDLED = 10.0  # the mean gap is this many medians, and the median near zero: arrivals come in bundles
+ONE_INSTANT = "all tokens of an answer came at one instant"
 BUNDLES, ONE_PIECE = "arrivals are bundled", "whole answers arrive in one piece"
 BUFFERED = "the stream is buffered on the path"
 

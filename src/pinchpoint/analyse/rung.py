@@ -14,7 +14,7 @@ from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.convoy import CONVOY, convoy_index, rate_interval, stationarity
 from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import RungReading
-from pinchpoint.analyse.gaps import bundled
+from pinchpoint.analyse.gaps import ONE_INSTANT, bundled
 from pinchpoint.analyse.isolation import cached_share, isolation, length_drift
 from pinchpoint.analyse.latency import Latencies, cut_off, latencies, latency_notes, served_tokens
 from pinchpoint.analyse.stalling import gap_fields
@@ -200,7 +200,7 @@ def _latencies(rung: RungView) -> dict[str, Any]:
         refused["tok_s_per_user"] = rung.base.reason
     if tpot is not None and not tpot.max:
         # Every answer came at one instant: nothing was timed between its tokens.
-        tpot, refused["tpot_ms"] = None, rung.base.reason or "all tokens of an answer came at one instant"
+        tpot, refused["tpot_ms"] = None, rung.base.reason or ONE_INSTANT
     served = served_tokens(rung.tables)[rung.ok]
     prompts = rung.tables.requests.prompt_tokens[rung.ok]
     prompts = prompts[prompts != MISSING]

@@ -11,6 +11,7 @@ from pinchpoint.analyse.blocking import CAUSE
 from pinchpoint.analyse.doubts import doubts_of
 from pinchpoint.analyse.figures import capital, many, ms, percent, rate, several
 from pinchpoint.analyse.findings import Ceiling, Finding, Findings, RungReading
+from pinchpoint.analyse.gaps import own_median_share
 from pinchpoint.analyse.gpus import gpu_use
 from pinchpoint.analyse.ladders import (
     Ladder,
@@ -30,6 +31,7 @@ __all__ = ["findings_of"]
 
 BLIND = 1.5  # p99 over p50 of the gaps up to here shows no stall
 SEEN = 0.05  # share of decode time
+ONE_EACH = 0.01  # tokens per event within this of 1: a gap is a token's
 BEYOND = 1.5  # a pause of this many times the prefill of what waited is not that prefill alone
 
 PAUSED = {
@@ -84,6 +86,13 @@ def _lost(
         [r for level in ladder.levels if all_limited(loser := losing(level.readings)) for r in loser]
     )
     evidence += [out] if out else []
+    published = [
+        f"{percent(s)} at {level.concurrency}" for level, _ in known if (s := _by_median(level)) is not None
+    ]
+    if published and lost and lost.form != "own_median":
+        evidence.append(
+            f"by median gap and mean TPOT alone, as published tables allow: {', '.join(published)}"
+        )
     if lost and lost.share_of_e2e is not None:
         evidence.append(f"{percent(lost.share_of_e2e)} of the requests' whole time")
     if lost and lost.base_vs_decode_only is not None and lost.reading:
@@ -108,6 +117,20 @@ def _lost(
         if blocks and share >= SEEN and told is not False
         else "",
     )  # fmt: skip
+
+
+def _by_median(level: Level) -> float | None:
+    """1 − median gap / mean TPOT, the mean over the repeats: what can be told of a table that holds no more."""
+    known = [
+        own_median_share(r.gap_ms.p50, r.tpot_ms.mean)
+        for r in losing(level.readings)
+        if r.gap_ms
+        and r.gap_ms.p50
+        and r.tpot_ms
+        and r.tpot_ms.mean
+        and abs((r.tokens_per_event or 1.0) - 1) <= ONE_EACH
+    ]
+    return max(0.0, sum(known) / len(known)) if known else None
 
 
 def _blind(ladder: Ladder, level: Level, share: float) -> Finding | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Interference, Stall
-from pinchpoint.analyse.gaps import BUFFERED, STALL, bundled, excess_share, stalls
+from pinchpoint.analyse.gaps import BUFFERED, ONE_INSTANT, STALL, bundled, excess_share, stalls
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
 from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
@@ -50,7 +50,7 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
         )
     one_piece = len(lengths) > 0 and not lengths.any()
     if one_piece:
-        refused.update(dict.fromkeys(("gap_ms", "gap_time_ms"), base.reason or "every gap is zero"))
+        refused.update(dict.fromkeys(("gap_ms", "gap_time_ms"), base.reason or ONE_INSTANT))
         lengths = lengths[:0]
     by_count = None if one_piece else distribution(lengths, "gap_ms", "gaps inside the window", refused)
     ladder = None if rung.tables.facts.kind == "decode" else rung.context.decode

@@ -421,6 +421,7 @@ _CLAIMS = {
     "{pauses} at concurrency {n}, {share} of the window": "동시성 {n}에서 {pauses}, 구간의 {share}",
     "host pressure up to {share}": "호스트 CPU 부족 최대 {share}",
     "beyond the knee a prompt waits at least {ms} longer, by its median TTFT": "TTFT 중앙값으로 보아 변곡점 너머에서 프롬프트가 적어도 {ms} 더 기다립니다",
+    "by median gap and mean TPOT alone, as published tables allow: {what}": "발표된 표처럼 간격 중앙값과 평균 TPOT만으로 보면: {what}",
     "unloaded, at concurrency 1: TTFT {ms}": "무부하(동시성 1): TTFT {ms}",
     "do not use its numbers": "이 수치는 쓰지 마십시오",
     "this rate is not the phase's own: the mark says what else took time": "이 처리량은 그 단계만의 것이 아닙니다: 무엇이 시간을 썼는지는 표시에 있습니다",
