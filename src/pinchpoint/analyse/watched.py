@@ -52,8 +52,9 @@ def _rows(found: Findings) -> list[dict[str, Any]]:
 
 
 def _sound(found: Findings) -> list[dict[str, Any]]:
-    """Those of rungs that the load generator did not limit: of the others, the client's side says nothing."""
-    late = {r.rung for r in found.rungs if limited(r)}
+    """Those of rungs that neither the load generator nor a host short of CPU limited: of the others, the client's side
+    says nothing of the way to the engine."""
+    late = {r.rung for r in found.rungs if limited(r) or pressed(r)}
     return [r for r in _rows(found) if r.get("rung") not in late]
 
 
@@ -170,14 +171,13 @@ def _by_count(found: Findings, row: Row) -> Hypothesis:
 
 
 def _counted(found: Findings, r: RungReading) -> Row | None:
-    """:func:`inside`, of enough requests that one which is counted late is no share of them, read often enough, on a
-    host whose own way to the engine is not short of CPU.
+    """:func:`inside`, of enough requests that one which is counted late is no share of them, and read often enough.
 
     Prompts alone are left out: an engine that counts between its steps finds those of one step answered, and the next
     not yet begun.
     """
     row = inside(found, r)
-    told = row is not None and row["in_flight_client"] >= ENOUGH and r.osl > 1 and not pressed(r)
+    told = row is not None and row["in_flight_client"] >= ENOUGH and r.osl > 1
     return row if told and row is not None and (row.get("running_reads") or 0) >= FEW_READS else None
 
 
