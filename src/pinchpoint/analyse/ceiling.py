@@ -22,6 +22,7 @@ __all__ = ["Level", "ceilings", "levels", "own_rate", "shapes", "ttft_ms", "with
 NEAR = 0.95  # the knee is the smallest rung at this share of the ceiling or more
 SPREAD = 1.25  # a plateau must hold over at least this ratio of concurrency
 STEPS_IN = 2  # that a prompt stands in although nobody keeps it waiting
+ONE_PASS = 1.02  # times the best mean: a single pass that high is said
 NOISY = 1 / 3  # half of an interval over its value: from here on a rate says too little
 
 State = Literal["not reached", "plateau", "retrograde", "possible fall", "one rung", "undecided"]
@@ -217,13 +218,22 @@ def _said(seen: Shaped, metric: str) -> str:
 
 def _undecided(seen: Shaped, metric: str) -> str:
     best, rate = seen.best, _rate(seen, metric)
-    highest = f"{rate} at concurrency {best.concurrency} is the highest seen"
+    highest = f"{rate} at concurrency {best.concurrency} is the highest {_seen(seen)}"
     if seen.doubt == "client":
         return f"{highest}, and the load generator was the limit in every rung: no ceiling of the engine"
     if seen.doubt == "noise":
         return f"{highest}, too noisy or too short to tell whether throughput stops rising"
     ends = [r for level in (best, seen.ladder[-1]) for r in level.readings]
     return f"{highest}, but {pressure_words(ends)}: this need not be the engine's ceiling"
+
+
+def _seen(seen: Shaped) -> str:
+    """``seen``; ``on average`` where one pass of some level was higher than the best mean."""
+    apart = max(seen.ladder, key=lambda level: max(level.repeats))
+    if max(apart.repeats) <= ONE_PASS * seen.best.rate:
+        return "seen"
+    low, high = rate(min(apart.repeats)), rate(max(apart.repeats))
+    return f"on average (passes at {apart.concurrency} lie between {low} and {high})"
 
 
 def _times(before: Level, last: Level) -> str:

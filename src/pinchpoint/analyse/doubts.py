@@ -46,7 +46,7 @@ def _load(r: RungReading) -> list[Doubted]:
             Doubted(
                 "isolation",
                 f"the phase was not alone: {why}",
-                "this rate is not the phase's own: the mark says what else took time",
+                f"this rate is not the phase's own: {why}",
             )
         )
     if r.cached_share is not None and r.cached_share > 0.01:

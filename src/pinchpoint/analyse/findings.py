@@ -191,7 +191,7 @@ class RungReading(msgspec.Struct, frozen=True, kw_only=True):
     length_drift: dict[str, float] = {}  # "isl"/"osl": served / asked − 1, where beyond 1 %
     interference: Interference | None = None
     stall: Stall | None = None
-    pauses: list[Pause] = []  # the longest 200 of them
+    pauses: list[Pause] = []  # the longest 500 of them
     pause_count: int | None = None
     pause_share: float | None = None  # of the window, union of pauses
     pause_share_unprompted: float | None = None  # the same without pauses that coincide with any prompt

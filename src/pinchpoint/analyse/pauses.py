@@ -21,7 +21,7 @@ __all__ = ["KEPT", "LEAST_STREAMS", "OWN_PROMPTS", "PREFILL", "PauseTables", "fi
 
 LEAST_STREAMS = 3
 LEAST_SHARE = 0.5  # of the streams of the group that are decoding
-KEPT = 200  # the longest, in findings.json
+KEPT = 500  # the longest, in findings.json
 TOGETHER = 0.5  # of the longer of two pauses, shared: groups that pause so pause once
 NEARBY = 64  # intervals looked back at for such a one
 FAR_BEYOND = 4.0  # times the median pause beside prompts, where there are ENOUGH: not the prompts alone

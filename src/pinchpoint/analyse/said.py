@@ -204,9 +204,11 @@ def _alone(found: Findings) -> list[Finding]:
     causes: Counter[str] = Counter()
     for r in rungs:
         causes.update(r.pause_causes)
-    claim = f"Decode alone shows no pause in {many(len(rungs), 'rung')}"
+    driven = sum(kind_of(r) == "decode" and r.valid for r in found.rungs)
+    over = many(len(rungs), "rung") if driven == len(rungs) else f"{len(rungs)} of {many(driven, 'rung')}"
+    claim = f"Decode alone shows no pause in {over}"
     if causes:
-        often = f"{causes.total():,} times in {many(len(rungs), 'rung')}"
+        often = f"{causes.total():,} times in {over}"
         claim = f"Decode alone pauses {often}: {_listed(causes)}{_pressure(rungs)}"
     return [
         Finding(

@@ -52,10 +52,15 @@ def _rows(found: Findings) -> list[dict[str, Any]]:
 
 
 def _sound(found: Findings) -> list[dict[str, Any]]:
-    """Those of rungs that neither the load generator nor a host short of CPU limited: of the others, the client's side
-    says nothing of the way to the engine."""
-    late = {r.rung for r in found.rungs if limited(r) or pressed(r)}
+    """Those of rungs that the load generator did not limit: of the others, the client's side says nothing."""
+    late = {r.rung for r in found.rungs if limited(r)}
     return [r for r in _rows(found) if r.get("rung") not in late]
+
+
+def _beside(found: Findings) -> list[dict[str, Any]]:
+    """Those that may be held against the client's own view: its host had CPU to spare for the way to the engine."""
+    late = {r.rung for r in found.rungs if pressed(r)}
+    return [r for r in _sound(found) if r.get("rung") not in late]
 
 
 def _unread(found: Findings, what: str) -> str:
@@ -79,7 +84,7 @@ def kv(found: Findings) -> Hypothesis:
         words = (
             f"requests waited while the KV cache had no room for one more, or some were evicted, in {where}"
         )
-        words += f"; {evicted:.0f} preemptions)" if evicted else ")"
+        words += f"; {evicted:.0f} preemptions in all)" if evicted else ")"
         full = max(r.get("kv_full_share") or 0.0 for r in bound) >= MOSTLY_FULL
         return Hypothesis(cause=cause, state="binds" if full else "contributes", strength=0.95 if full else 0.6,
                           words=words)  # fmt: skip
@@ -128,7 +133,7 @@ def unequal_ranks(found: Findings) -> Hypothesis | None:
 def front_end(found: Findings) -> Hypothesis:
     """What stands between engine and client: times to a first token and per token as each of them says it."""
     cause = "API front end"
-    rows = [r for r in _sound(found) if r.get("ttft_difference_ms") is not None]
+    rows = [r for r in _beside(found) if r.get("ttft_difference_ms") is not None]
     held = held_up(found)
     away = max((row for r in found.rungs if (row := _counted(found, r))), key=_away, default=None)
     if not rows and held is None and away is not None:
@@ -149,7 +154,7 @@ def front_end(found: Findings) -> Hypothesis:
             told.append(words)
         elif held is None:
             return Hypothesis(
-                cause=cause, state="cleared", words=f"{words}: the same within {percent(SAME_TTFT)}"
+                cause=cause, state="cleared", words=f"{words}: the same within {_within(found, worst)}"
             )
     if held is not None:
         most = max(most, _per_token(found, held))
@@ -195,7 +200,7 @@ def in_flight_words(row: Row) -> str:
 def held_up(found: Findings, profile: str | None = None) -> Row | None:
     """The rung in which tokens come latest behind the engine's own pace, if by more than means of two clocks differ."""
     rows = [
-        r for r in _sound(found) if r.get("gap_mean_ms") is not None and profile in (None, r.get("profile"))
+        r for r in _beside(found) if r.get("gap_mean_ms") is not None and profile in (None, r.get("profile"))
     ]
     worst = max(rows, key=lambda r: _per_token(found, r), default=None)
     return worst if worst is not None and _per_token(found, worst) > SAME_TOKEN else None
@@ -203,13 +208,13 @@ def held_up(found: Findings, profile: str | None = None) -> Row | None:
 
 def paced(found: Findings, profile: str) -> bool:
     """Whether the engine's own time between tokens was read for a profile."""
-    return any(r.get("gap_mean_ms") is not None and r.get("profile") == profile for r in _sound(found))
+    return any(r.get("gap_mean_ms") is not None and r.get("profile") == profile for r in _beside(found))
 
 
 def inside(found: Findings, r: RungReading) -> Row | None:
     """The engine's own count of requests beside the client's; None where not read, or of some of the engines only."""
     keys = ("waiting_mean", "in_flight_engine", "in_flight_client")
-    rows = [row for row in _sound(found) if row.get("rung") == r.rung]
+    rows = [row for row in _beside(found) if row.get("rung") == r.rung]
     return next((row for row in rows if all(row.get(k) is not None for k in keys) and _whole(row)), None)
 
 
@@ -240,6 +245,13 @@ def _tolerance_ms(found: Findings, row: Row) -> float:
     reading = _reading(found, row)
     speed = (reading.speed or 1.0) if reading and reading.source == "twin" else 1.0
     return max(SAME_TTFT_MS * speed, SAME_TTFT * float(row["ttft_client_ms"]))
+
+
+def _within(found: Findings, row: Row) -> str:
+    """The tolerance that counted: a share, or a time where that is more."""
+    share = SAME_TTFT * float(row["ttft_client_ms"])
+    tolerance = _tolerance_ms(found, row)
+    return percent(SAME_TTFT) if tolerance <= share else ms(tolerance)
 
 
 def _of_request(found: Findings, row: Row) -> float:

@@ -199,10 +199,9 @@ def _budget(asked: WhatIfs, own: Point | None, measured: Mapping[str, float]) ->
         Finding(
             id=f"{PREFIX}token-budget", subject=asked.label, evidence=[_flags(best), *sweep.warnings],
             value=ratio[0], unit="times today's longest pause", interval=ratio[1:],
-            claim=f"By the twin the longest pause becomes {ratio[0]:.2f} times today's ({ratio[1]:.2f} to {ratio[2]:.2f}); "
-            "the work of the prompts stays",
+            claim=f"By the twin the longest pause becomes {ratio[0]:.2f} times today's ({ratio[1]:.2f} to {ratio[2]:.2f})",
             advice=f"{way} the token budget from {asked.own_budget:,} to about {best.number:,.0f} per rank: "
-            f"{_changes(own, best, measured)}",
+            f"{_changes(own, best, measured)}; the work of the prompts stays, so it is pauses that this shortens",
         )
     ]  # fmt: skip
 
@@ -232,7 +231,7 @@ def _cap(found: Findings, asked: WhatIfs, measured: Mapping[str, float]) -> list
         Finding(
             id=f"{PREFIX}cap", subject=asked.label, value=ratio, unit="times today's TPOT", evidence=[origin],
             claim=f"At concurrency {at} a token takes {ratio:.2f} times what it takes at {asked.concurrency}",
-            advice=f"cap concurrency at {at} instead of {asked.concurrency}, if that price is right: {changes}"
+            advice=f"cap concurrency at {at} instead of {asked.concurrency}, if less throughput will do: {changes}"
             if ratio <= SHORTER
             else "",
         )

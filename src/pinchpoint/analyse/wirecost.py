@@ -264,9 +264,11 @@ def _headers(base: Row, last: Row) -> str:
         return "frame headers of small messages: packets were not counted, so how much is not known"
     before, after = (r["frame_octets"] / max(r["frame_octets"] - HEADERS, 1.0) for r in (base, last))
     part = 1 - after / before
-    frames = (
-        f"the mean frame went from {number(base['frame_octets'])} to {number(last['frame_octets'])} octets"
-    )
+    frames = f"the mean frame {_went(number(base['frame_octets']), number(last['frame_octets']))}"
     if part <= 0.005:
         return f"frame headers explain nothing of it: {frames}"
     return f"frame headers explain {percent(part)} of the cost: {frames}"
+
+
+def _went(before: str, after: str) -> str:
+    return f"stayed at {before} octets" if before == after else f"went from {before} to {after} octets"

@@ -287,6 +287,10 @@ _HTML = {
     ),
     "html.network.how": "Run again with --watch to put ports and tokens on one clock.",
     "html.next.none": "The analysis has no advice to give on this record.",
+    "html.next.scaled": (
+        "The advice above takes what was measured times the twin's ratio between a setting and as it is; below are the "
+        "twin's own numbers. Where a run is itself of a twin, what that run gave is called measured."
+    ),
     "html.next.what_ifs": "What a change would win, by the twin",
     "html.next.undecided": "What would decide the open questions",
     "html.ceilings.none": "No ladder was read.",

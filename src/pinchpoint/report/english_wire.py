@@ -8,7 +8,9 @@ WIRE: dict[str, str] = {
     "net.table.cost": "What a token costs on the wire ({counts}, each link once)",
     "net.table.paid": "What the wire carries, and for what (all rungs and the silence between them)",
     "net.table.headroom": "If the network were infinitely fast, at most this share of the time would come back",
-    "net.table.prefill_share": "Share of the time that mixed load spends in prefill",
+    "net.table.prefill_share": "Share of the time that the GPUs' work on prompts fills in mixed load",
+    "net.prefill_share.said": "One rank's prompt holds up every stream that steps with it: "
+    "little work can stop much decode.",
     "net.counts.physical": "NIC ports",
     "net.counts.rdma": "RDMA devices",
     "net.counts.switch": "switch ports",

@@ -309,12 +309,12 @@ def flat(prefix: str, found: object, words: Words) -> Iterable[tuple[str, str]]:
     if isinstance(found, dict):
         for key, inner in found.items():
             yield from flat(f"{prefix}.{clean(key, 60)}" if prefix else clean(key, 60), inner, words)
-    elif isinstance(found, list):
+    elif isinstance(found, list | tuple):
         if any(isinstance(inner, dict) for inner in found):
             for index, inner in enumerate(found):
                 yield from flat(f"{prefix}.{index}", inner, words)
         elif found:
-            yield prefix, clean("; ".join(words.said(str(inner)) for inner in found))
+            yield prefix, clean("; ".join(_inner(inner, words) for inner in found))
     elif isinstance(found, bool):
         yield prefix, words("html.yes" if found else "html.no")
     elif isinstance(found, int):
@@ -323,6 +323,10 @@ def flat(prefix: str, found: object, words: Words) -> Iterable[tuple[str, str]]:
         yield prefix, figures.plain(found, 4)
     elif found not in (None, ""):
         yield prefix, clean(words.said(str(found)))
+
+
+def _inner(found: object, words: Words) -> str:
+    return figures.plain(found, 4) if isinstance(found, float) else words.said(str(found))
 
 
 def _ms(found: float | None) -> str:

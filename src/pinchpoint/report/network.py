@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -70,7 +71,10 @@ def _refused(row: Row, key: str, text: str, notes: Notes) -> Cell:
 def _ports(findings: Findings, words: Words) -> Grid | None:
     ports = rows_of(findings, "port")
     rung = busiest_rung(ports)
-    own = sorted((row for row in ports if row["rung"] == rung), key=lambda row: -(row.get("mean_bps") or 0.0))
+    own = sorted(
+        (row for row in ports if row["rung"] == rung),
+        key=lambda row: (-(row.get("mean_bps") or 0.0), _natural(str(row["entity"]))),
+    )
     sources, notes = len({row["source"] for row in own}), _notes(words)
     rows = []
     for row in own[:_MOST_PORTS]:
@@ -206,3 +210,8 @@ def _both(ours: float | None, theirs: float | None, write: Any) -> Cell:
 
 def _ms(value: float | None) -> str:
     return figures.MISSING if value is None else show_duration(value * MILLISECOND)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """``Ethernet2`` before ``Ethernet10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -140,4 +140,5 @@ def _prefill_share(findings: Findings, words: Words) -> Grid | None:
         [Cell(rung_name(row)), *(cell_of(row, key, figures.percent, notes) for key in keys)]
         for row in rows_of(findings, "prefill_share")
     ]
-    return grid_of(words, "net", "prefill_share", ("rung", *keys), rows, notes)
+    more = words("net.prefill_share.said")
+    return grid_of(words, "net", "prefill_share", ("rung", *keys), rows, notes, more)
