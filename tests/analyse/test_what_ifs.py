@@ -171,6 +171,11 @@ def test_a_twin_of_another_cluster_is_refused():
             budgets({**point("token_budget", "512", 512), "metrics": {"x": {"value": -1, "low": 0, "high": 2}}})
         ),
         asked(budgets({**point("token_budget", "512", 512), "number": "many"})),
+        asked(budgets({**point("token_budget", "512", 512), "number": 1e300})),
+        asked(budgets({**point("token_budget", "512", 512), "setting": ""})),
+        asked(budgets(point("token_budget", "512", 512, rate=1e300))),
+        asked(budgets(point("token_budget", "512", 512, half=-0.1))),  # its ends the wrong way round
+        asked(budgets(*[point("token_budget", str(n), n) for n in range(1, 5000)])),
     ],
 )  # fmt: skip
 def test_facts_of_another_form_are_no_facts(facts):

@@ -44,6 +44,10 @@ def main() -> None:
     given = options(sys.argv[1:])
     mode = os.environ.get("STAND_IN", "")
     print("called with", *sys.argv[1:], flush=True)
+    if not Path(
+        given["--tokenizer"]
+    ).is_dir():  # it is looked for from here, in the folder the tool is run in
+        sys.exit(f"no tokenizer at {given['tokenizer']}")
     if mode == "fail":
         sys.exit(f"cannot: {os.environ.get('OPENAI_API_KEY')}")
     rows = [json.loads(line) for line in Path(given["--input-file"]).read_text().splitlines()]

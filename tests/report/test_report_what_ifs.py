@@ -85,10 +85,23 @@ def test_the_page_draws_it_in_both_languages(place, capsys):
 def test_a_twin_of_another_cluster_says_nothing_of_this_one(place, capsys):
     assert command("analyse", place / "run", "--twin", place / "theirs.yaml") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "ask that one instead of theirs.yaml" in said
+    assert "fit a twin to this run" in said
     assert "lower the token budget" not in said
     found = json.loads((place / "run" / "findings.json").read_text())
     assert found["what_ifs"] == []
+
+
+@pytest.mark.parametrize("twin", ["mine", "theirs"])
+def test_a_run_to_pass_on_names_no_twin(place, twin, capsys):
+    """Neither the twin's file nor its name: both say whose cluster it is."""
+    named = place / f"acme-{twin}-paris.yaml"
+    named.write_text((place / f"{twin}.yaml").read_text().replace(f"name: {twin}", "name: acme bank, hall 7"))
+    assert command("analyse", place / "run", "--twin", named) == 0
+    for form in ("html", "markdown", "json", "csv"):
+        out = place / f"anonymous.{form}"
+        assert command("report", place / "run", "--anonymise", "--format", form, "-o", out) == 0
+        assert "acme" not in out.read_text()
+    capsys.readouterr()
 
 
 def test_without_a_mixed_rung_there_is_nothing_to_ask_about(place, capsys):

@@ -30,7 +30,8 @@ THROUGHPUT, TTFT, TPOT, LONGEST = "total_tok_s", "ttft_mean_s", "tpot_mean_ms", 
 AS_IT_IS = "as it is"
 
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e12)]
+Named = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -40,14 +41,18 @@ class Value(msgspec.Struct, frozen=True):
     low: Positive
     high: Positive
 
+    def __post_init__(self) -> None:
+        if not self.low <= self.value <= self.high:
+            raise ValueError("an interval holds its value")
+
 
 class Point(msgspec.Struct, frozen=True):
     """One setting, played."""
 
-    over: str
-    setting: str
-    number: Annotated[float, msgspec.Meta(ge=0)]
-    rung: str
+    over: Named
+    setting: Named
+    number: Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
+    rung: Named
     concurrency: int | None
     metrics: dict[str, Value]
     extrapolated: bool
@@ -58,8 +63,8 @@ class Point(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True):
     """One setting varied at one rung, or users of one shape."""
 
-    over: str
-    points: list[Point]
+    over: Named
+    points: Annotated[list[Point], msgspec.Meta(max_length=100)]
     warnings: list[str] = []
 
 
@@ -67,13 +72,13 @@ class WhatIfs(msgspec.Struct, frozen=True):
     """All that was asked of a twin, and at which rung."""
 
     twin: str
-    origin: str  # its file
+    origin: Named  # its file
     own_budget: int
     profile: str
     isl: int
     osl: int
     concurrency: int
-    sweeps: list[Sweep]
+    sweeps: Annotated[list[Sweep], msgspec.Meta(max_length=10)]
 
     @property
     def label(self) -> str:
@@ -96,8 +101,8 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
             id=f"{PREFIX}refused", subject="twin", rungs=[r.rung for r in here], value=off,
             unit="share of what was measured",
             claim=f"{asked.origin} is no twin of this cluster: {agreement}; what it says of changes is left out",
-            advice="fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one instead of "
-            f"{asked.origin}",
+            advice="fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one; where this is such a "
+            "twin, it does not play what holds this run back, and calibrate's fit table says how far it is off",
         )  # fmt: skip
         return msgspec.structs.replace(found, findings=[refused, *rest], what_ifs=[])
     said = [

@@ -156,8 +156,11 @@ def _theirs(
     profile, slots = plan.profiles[0], plan.concurrency[0]
     requests = plan.load.request_count or slots
     place.mkdir()
+    # The tool runs in a folder of its own: what is a path here must be one from there.
     if tokenizer is None:
-        tokenizer = str(write_tokenizer(place / "tokenizer"))
+        tokenizer = str(write_tokenizer(place / "tokenizer").absolute())
+    elif Path(tokenizer).exists():
+        tokenizer = str(Path(tokenizer).absolute())
     dialect = probed.dialect
     job = Job(
         url=plan.endpoint.urls[0], model=probed.model or "", chat=dialect.api == "chat", concurrency=slots,

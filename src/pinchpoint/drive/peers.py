@@ -235,7 +235,7 @@ def find_program(tool: str, program: str | None) -> str:
             f"{PEERS[tool].name} was not found ({program or PEERS[tool].program}); install it in an environment of its "
             "own and name its program with --program"
         )
-    return found
+    return str(Path(found).absolute())  # it is run in a folder of its own
 
 
 def run_peer(tool: str, program: str, job: Job, headers: Mapping[str, str], limit_s: float) -> Ran:

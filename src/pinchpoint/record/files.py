@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from pinchpoint.errors import RecordError
 from pinchpoint.record import tables
 
 __all__ = ["NULL", "TABLES", "write_bytes", "write_named", "write_parquet", "write_table"]
+
+_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 NULL = -(2**63)  # in an integer column handed to write_table: the value is unknown
 
@@ -120,9 +123,14 @@ def _replace(path: Path, put: Callable[[Path], None]) -> None:
         _flush(path.parent)
     except (OSError, duckdb.Error) as failure:
         unfinished.unlink(missing_ok=True)
+        way = (
+            "it cannot be written to there: name another place"
+            if getattr(failure, "errno", None) in _UNWRITABLE
+            else "free space, or name another place"
+        )
         raise RecordError(
-            f"cannot write {path}: {failure}; free space or choose another --output-dir. "
-            "Every rung closed before this one is kept, --resume goes on after it"
+            f"cannot write {path}: {failure}; {way} (a run's --output-dir, -o for anything else). "
+            "What was written before is kept: a run that was not through goes on with --resume"
         ) from failure
 
 

@@ -222,6 +222,9 @@ def _named(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (
         ("model", str(facts_[key])) for facts_ in (facts, dialect) for key in ("model",) if facts_.get(key)
     )
+    asked, played = facts.get("what_ifs") or {}, endpoint.get("twin") or {}
+    named = (asked.get("twin"), asked.get("origin"), played.get("name") if isinstance(played, dict) else None)
+    yield from (("twin", str(one)) for one in named if one)
     for clock in facts.get("worker_clocks") or ():
         yield "host", "" if clock.get("host") == "this" else str(clock.get("host") or "")
     for source in (facts.get("watch") or {}).get("sources") or ():

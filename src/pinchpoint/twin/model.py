@@ -297,7 +297,10 @@ def read_twin(path: str | Path) -> Twin:
     try:
         text = text_of(path)
     except (OSError, UnicodeDecodeError) as failure:
-        raise TableError(f"{path}: cannot be read ({failure})") from failure
+        said = failure.strerror if isinstance(failure, OSError) else "it is no text"
+        raise TableError(
+            f"{path}: cannot be read ({said}); fit a twin with pinchpoint calibrate RUN -o twin.yaml, or ask 'reference'"
+        ) from failure
     try:
         value = read_yaml(text)
     except ValueError as failure:
@@ -307,7 +310,9 @@ def read_twin(path: str | Path) -> Twin:
     try:
         twin = msgspec.convert(value, Twin)
     except msgspec.ValidationError as failure:
-        raise TableError(f"{path}: {failure}") from failure
+        raise TableError(
+            f"{path}: {failure}; mend it there (docs/twin.md says what each key means), or calibrate anew"
+        ) from failure
     check_twin(twin, str(path))
     return twin
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from pinchpoint.errors import TableError
 from pinchpoint.record.imports import (
     aiperf,
@@ -40,6 +42,7 @@ TOOLS = ", ".join(importer.TOOL for importer in IMPORTERS)
 _SUFFIXES = (".json", ".jsonl", ".ndjson")
 _MOST_FILES = 200
 _MOST_DEPTH = 4
+_LONGEST, _MOST_USERS = 1e8, 10_000_000  # tokens of a prompt or an answer; users, or requests per second
 
 
 def read_results(path: Path | str) -> Imported:
@@ -86,9 +89,20 @@ def _file(path: Path) -> list[Level] | None:
 def _levels(path: Path, documents: list[Any]) -> list[Level] | None:
     for importer in IMPORTERS:
         if importer.reads(documents):
-            found: list[Level] = importer.levels(path, documents)
-            return found
+            return [_believed(level) for level in importer.levels(path, documents)]
     return None
+
+
+def _believed(level: Level) -> Level:
+    """The level with a load that somebody can have driven; a length or a concurrency beyond that is not known."""
+    users, per_s = level.concurrency, level.rate
+    return msgspec.structs.replace(
+        level,
+        isl=level.isl if level.isl is not None and 0 < level.isl <= _LONGEST else None,
+        osl=level.osl if level.osl is not None and 0 < level.osl <= _LONGEST else None,
+        concurrency=users if users is not None and 0 < users <= _MOST_USERS else None,
+        rate=per_s if per_s is not None and 0 < per_s <= _MOST_USERS else None,
+    )
 
 
 def _folder(path: Path) -> list[Level] | None:

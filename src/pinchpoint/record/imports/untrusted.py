@@ -26,6 +26,7 @@ __all__ = [
 
 MOST_BYTES = 256 * 1024 * 1024
 MOST_DEPTH = 64
+MOST_COUNTED = 10**12
 MOST_TEXT = 120  # characters of a name that is kept
 _LINES_SUFFIX = (".jsonl", ".ndjson")
 
@@ -101,7 +102,8 @@ def _is_document(line: str) -> bool:
 
 def _short(failure: Exception) -> str:
     """What JSON's reader says, which repeats nothing of the file."""
-    return str(failure)[:120]
+    said = str(failure)
+    return "a number of thousands of digits" if "digits" in said else said[:120]
 
 
 def _shallow(path: Path, value: Any) -> Any:
@@ -159,9 +161,9 @@ def number(value: Any, *keys: str | int) -> float | None:
 
 
 def whole(value: Any, *keys: str | int) -> int | None:
-    """A number that is not negative, rounded."""
+    """A count: a number that is not negative and that something can be counted to, rounded."""
     found = number(value, *keys)
-    return round(found) if found is not None and found >= 0 else None
+    return round(found) if found is not None and 0 <= found <= MOST_COUNTED else None
 
 
 def text(value: Any, *keys: str | int) -> str:
