@@ -532,13 +532,17 @@ def scale(
         float | None,
         Parameter(metavar="GPUS", help="GPUs of a scale-up domain where that is not a node, as 72."),
     ] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(name=("--output", "-o"), metavar="PAGE.html", help="Pictures and table as a page."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Project a twin to more nodes: what grows, which axis breaks first, and what else the same GPUs could do.
 
     Examples:
 
-      pinchpoint scale reference --nodes 2,4,8,16
+      pinchpoint scale reference --nodes 2,4,8,16 -o nodes.html
 
       pinchpoint scale twin.yaml --config-json config.json --exchange x.yaml --batch-per-gpu 32
     """
@@ -554,6 +558,7 @@ def scale(
         exchange=exchange,
         domain=domain,
         as_json=json,
+        output=output,
     )
 
 

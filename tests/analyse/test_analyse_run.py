@@ -111,6 +111,7 @@ def test_findings_survive_the_file(folder):
         "engine",
         "gpus",
         "what_ifs",
+        "scale_out",
         "findings",
         "verdict",
     }

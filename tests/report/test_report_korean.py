@@ -160,7 +160,7 @@ SILENT = {
 NAMES = {
     "coincides with prefill", "own replacement prompts", "client lag", "host pressure", "hardly changed", "not decided",
     "not reached", "one rung", "possible fall", "buffered on the path", "failed, more than", "no request",
-    "as it is",
+    "as it is", "an interval holds its value",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from test_report_korean import _ENGLISH, _seen
 
 from pinchpoint.cli import main
-from pinchpoint.twin.model import Engine, Step, Twin, write_twin
+from pinchpoint.twin.model import Engine, Fabric, Step, Twin, write_twin
 
 # 10 ms a step, 0.1 ms a token of a prompt: a chunk of 2,048 stops decoding for 0.2 s.
 MINE = Twin(
@@ -17,6 +17,7 @@ MINE = Twin(
     engine=Engine(token_budget=2048),
     step=Step(base_ms=10, per_sequence_us=100, prefill_token_us=100),
     seen={"mixed 1024/64": [4, 8]},
+    fabric=Fabric(nodes=2, gpus_per_node=8),
 )
 SLOWER = Twin(name="theirs", engine=Engine(token_budget=2048), step=Step(base_ms=30, prefill_token_us=400))
 
@@ -63,6 +64,10 @@ def test_the_report_says_what_a_change_would_win(place, capsys):
     longest = {p["number"]: p["metrics"]["longest_ms"]["value"] for p in budget["points"]}
     assert longest[512] == pytest.approx(10 + 51.2 + 0.8, rel=0.03)
 
+    # (M − 1)/M of the copies leave a node, over the half at two.
+    copies = {p["nodes"]: p["figures"]["traffic_copies"]["value"] for p in found["scale_out"]["points"]}
+    assert copies == {2: 1.0, 4: 1.5, 8: 1.75, 16: pytest.approx(1.875, abs=0.005)}
+
     # Read again without the twin: what was asked stays.
     assert command("analyse", place / "run") == 0
     assert "lower the token budget" in " ".join(capsys.readouterr().out.split())
@@ -76,6 +81,7 @@ def test_the_page_draws_it_in_both_languages(place, capsys):
         assert command("report", place / "run", "--lang", lang, "-o", page) == 0
         html = page.read_text()
         assert html.count('id="t-what-if-') == 4
+        assert html.count('id="t-scale-') == 2  # decode and prefill at 2, 4, 8 and 16 nodes
         texts = _seen(html)
         if lang == "ko":
             assert [text for text in texts if _ENGLISH.search(text)] == []

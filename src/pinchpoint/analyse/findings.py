@@ -288,5 +288,6 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     what_ifs: list[
         dict[str, Any]
     ] = []  # what a fitted twin was asked, setting by setting, with its intervals
+    scale_out: dict[str, Any] | None = None  # the twin at more nodes, where it says how many it has
     findings: list[Finding] = []
     verdict: Verdict | None = None

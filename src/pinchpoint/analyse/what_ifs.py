@@ -24,7 +24,7 @@ OTHER_CLUSTER = 0.25  # of throughput or TPOT: a twin that is off by more is of 
 KEEPS = 0.95  # of the throughput, for a budget to be worth it
 MOST_TTFT = 1.5  # times today's, likewise
 SHORTER = 0.9  # times today's longest pause, to be called shorter; of TPOT likewise
-RISES = 1.02  # times the throughput of half as many users
+RISES = 1.02  # times today's throughput, to be called a win; its inverse a loss
 
 THROUGHPUT, TTFT, TPOT, LONGEST = "total_tok_s", "ttft_mean_s", "tpot_mean_ms", "longest_ms"
 AS_IT_IS = "as it is"
@@ -68,6 +68,42 @@ class Sweep(msgspec.Struct, frozen=True):
     warnings: list[str] = []
 
 
+class Spread(msgspec.Struct, frozen=True):
+    """A projected figure with its 80 % interval."""
+
+    value: Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
+    low: Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
+    high: Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
+
+
+class Projected(msgspec.Struct, frozen=True):
+    """One phase at one node count."""
+
+    phase: Named
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    figures: dict[str, Spread]
+
+
+class First(msgspec.Struct, frozen=True):
+    """The axis that breaks first in a phase, or comes nearest to it."""
+
+    phase: Named
+    axis: str | None
+    nodes: int | None
+    state: Named
+    margin: float | None
+    open: list[str]
+
+
+class ScaleOut(msgspec.Struct, frozen=True):
+    """The twin at more nodes."""
+
+    twin: str
+    points: Annotated[list[Projected], msgspec.Meta(max_length=100)]
+    first: Annotated[list[First], msgspec.Meta(max_length=10)]
+    notes: list[str] = []
+
+
 class WhatIfs(msgspec.Struct, frozen=True):
     """All that was asked of a twin, and at which rung."""
 
@@ -79,6 +115,7 @@ class WhatIfs(msgspec.Struct, frozen=True):
     osl: int
     concurrency: int
     sweeps: Annotated[list[Sweep], msgspec.Meta(max_length=10)]
+    scale: ScaleOut | None = None
 
     @property
     def label(self) -> str:
@@ -92,7 +129,7 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
     asked = fact(facts, "what_ifs", WhatIfs)
     here = [] if asked is None else _readings(found, asked, asked.concurrency)
     if asked is None or not here:
-        return msgspec.structs.replace(found, findings=rest, what_ifs=[])
+        return msgspec.structs.replace(found, findings=rest, what_ifs=[], scale_out=None)
     own = _own(asked)
     measured = _measured(here)
     agreement, off = _agreement(asked, own, measured)
@@ -104,7 +141,7 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
             advice="fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one; where this is such a "
             "twin, it does not play what holds this run back, and calibrate's fit table says how far it is off",
         )  # fmt: skip
-        return msgspec.structs.replace(found, findings=[refused, *rest], what_ifs=[])
+        return msgspec.structs.replace(found, findings=[refused, *rest], what_ifs=[], scale_out=None)
     said = [
         *_budget(asked, own, measured),
         *_cap(found, asked, measured),
@@ -120,7 +157,10 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
         else claim
         for claim in rest
     ]  # fmt: skip
-    return msgspec.structs.replace(found, findings=[*said, *rest], what_ifs=msgspec.to_builtins(asked.sweeps))
+    return msgspec.structs.replace(
+        found, findings=[*said, *rest], what_ifs=msgspec.to_builtins(asked.sweeps),
+        scale_out=msgspec.to_builtins(asked.scale),
+    )  # fmt: skip
 
 
 # -- what was measured, and what the twin gives for it ------------------------------------------------------------------

@@ -65,6 +65,7 @@ def from_terminal(
     exchange: Path | None,
     domain: float | None,
     as_json: bool,
+    output: Path | None = None,
 ) -> int:
     """``pinchpoint scale``."""
     import msgspec
@@ -72,6 +73,10 @@ def from_terminal(
     found = scale(
         twin, nodes, batch_per_gpu=batch_per_gpu, total=total, shape=shape, exchange=exchange, domain=domain
     )
+    if output is not None:
+        from pinchpoint.report.scaled import write_scale
+
+        write_scale(msgspec.to_builtins(found), output)
     if as_json:
         print(msgspec.json.encode(found).decode())
     else:

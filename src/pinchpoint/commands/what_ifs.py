@@ -10,6 +10,7 @@ from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.ladders import Ladder, ladders
 from pinchpoint.analyse.levels import Level
 from pinchpoint.analyse.trust import all_limited
+from pinchpoint.analyse.what_ifs import WhatIfs
 from pinchpoint.errors import TableError
 
 __all__ = ["what_ifs"]
@@ -17,6 +18,7 @@ __all__ = ["what_ifs"]
 BUDGETS = (1 / 8, 1 / 4, 1 / 2, 2, 4)  # times the twin's own
 LEAST_BUDGET = 64  # tokens per step; no engine is run with less
 MORE_USERS = 4  # doublings beyond the rung
+MORE_NODES = 3  # doublings beyond the twin's own, where it says how many it has
 
 Progress = Callable[[str, float], None]
 
@@ -35,6 +37,7 @@ def what_ifs(
 
     from pinchpoint.twin.model import read_twin
     from pinchpoint.twin.rungs import Rung
+    from pinchpoint.twin.scale import scale_twin
     from pinchpoint.twin.sweep import in_window, sweep_twin
 
     played = in_window(read_twin(twin), stagger=stagger)
@@ -70,10 +73,26 @@ def what_ifs(
                 progress(said, (number + share) / len(jobs))
 
         sweeps.append(sweep_twin(played, over, numbers, rungs, progress=told))
-    return {
+    nodes = played.fabric.nodes
+    out = None if not nodes else scale_twin(played, [nodes * 2**k for k in range(MORE_NODES + 1)])
+    asked = {
         "twin": played.name, "origin": twin.name, "own_budget": own, "profile": mixed.profile, "isl": mixed.isl,
         "osl": mixed.osl, "concurrency": at.concurrency, "sweeps": msgspec.to_builtins(sweeps),
+        "scale": None if out is None else _scaled(msgspec.to_builtins(out)),
     }  # fmt: skip
+    try:
+        msgspec.convert(asked, WhatIfs)
+    except msgspec.ValidationError as why:
+        raise TableError(
+            f"what {twin} gives for this run cannot be believed ({why}); calibrate a twin to this run"
+        ) from why
+    return asked
+
+
+def _scaled(scale: dict[str, Any]) -> dict[str, Any]:
+    """What a report draws of a projection."""
+    points = [{key: point[key] for key in ("phase", "nodes", "figures")} for point in scale["points"]]
+    return {**{key: scale[key] for key in ("twin", "first", "notes")}, "points": points}
 
 
 def _asked(findings: Findings) -> tuple[Ladder, Level]:

@@ -22,6 +22,7 @@ from pinchpoint.report.in_language import in_language
 from pinchpoint.report.ladder import Ladder, ladders
 from pinchpoint.report.page import render
 from pinchpoint.report.said import claimed, doubts, split_sentence
+from pinchpoint.report.scaled import drawn_scale
 from pinchpoint.report.sweeps import drawn_sweeps
 from pinchpoint.report.terminal import causes, level
 from pinchpoint.report.words import Words
@@ -106,6 +107,7 @@ def _context(findings: Findings, folder: RunFolder | None, words: Words) -> dict
         "gpus_said": gpus.gpus_said(findings),
         "advice": [(f, claimed(f, words)) for f in findings.findings if f.advice],
         "what_ifs": drawn_sweeps(findings.what_ifs, words),
+        "scaled": drawn_scale(findings.scale_out, words) if findings.scale_out else [],
         "undecided": [h for h in (verdict.hypotheses if verdict else []) if h.state == "not decided" and h.would_decide],
         "hypotheses": sorted(verdict.hypotheses if verdict else [], key=_rank),
         "limits": [sentence(limit) for limit in (verdict.limits if verdict else [])],

@@ -1,0 +1,43 @@
+"""``pinchpoint scale -o PAGE``: a twin at more nodes as a page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pinchpoint.cli import main
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("scaled") / "nodes.html"
+    with pytest.raises(SystemExit) as end:
+        main(["scale", "reference", "--nodes", "2,4,8,16", "-o", str(path)])
+    assert not end.value.code
+    return path.read_text()
+
+
+def test_the_page_holds_the_numbers_of_the_terminal(page):
+    text = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    rows = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)
+        for row in re.findall(r"<tr>(.*?)</tr>", text, re.S)
+    ]
+    by_nodes = {
+        row[0].strip(): [cell.strip() for cell in row[1:]]
+        for row in rows
+        if row[0].strip() in ("2", "4", "8", "16")
+    }
+    # (M - 1)/M of the copies leave, over a half: 1, 1.5, 1.75, 1.875.
+    assert [by_nodes[n][0] for n in ("2", "4", "8", "16")] == ["50 %", "75 %", "88 %", "94 %"]
+    assert [by_nodes[n][1] for n in ("2", "4", "8", "16")] == ["1.00", "1.50", "1.75", "1.88"]
+    assert page.count("data-plot=") == 4
+    assert "://" not in text
+    assert "What breaks first" in text
+
+
+def test_what_is_not_known_is_said_and_not_drawn(page):
+    text = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    assert "Not known: exchanges, small messages, incast" in text
+    assert "fabric.efficiency is not known: 0.9 assumed" in text
