@@ -34,7 +34,7 @@ def test_speed_is_undone_where_the_demo_says_so_and_told_where_not(tmp_path):
         seen = run(plan(served.url, tmp_path / "b"))
     for result, factor, words in (
         (undone, 1.0, "played at speed 20. All times and rates are in its own time"),
-        (seen, 1 / 20, "multiply times by 20 and divide rates by it"),
+        (seen, 1 / 20, "multiply times, and costs of a token, by 20 and divide rates by it"),
     ):
         (rung,) = result.findings.rungs
         assert rung.speed == 20.0
