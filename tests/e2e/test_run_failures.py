@@ -143,7 +143,7 @@ def test_a_server_that_repeats_the_key_does_not_bring_it_into_the_record(scripte
     echo = Reply(osl=4, ttft_ms=5, status=403, body=f"key {SECRET} is not allowed, {'x' * 50}")
     script = Script(replies=(*[FAST] * 12, echo))
     done = pinchpoint(
-        "run", "-u", scripted(script).url, "--profile", "p=16/4", "--concurrency", "1", "--requests-per-slot", "14",
+        "run", "-u", scripted(script).url, "--profile", "p=16/4", "--concurrency", "1", "--requests-per-slot", "5",
         "-o", "out", "--workers", "1", OPENAI_API_KEY=SECRET,
     )  # fmt: skip
     assert done.code in (0, 1, 2)
