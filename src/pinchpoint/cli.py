@@ -493,14 +493,13 @@ def sweep(
       pinchpoint sweep twin.yaml --over token_budget=512..32768 -o chunks.html
     """
     from pinchpoint.commands import sweep as command
-    from pinchpoint.plan.values import concurrency as levels
-    from pinchpoint.plan.values import profiles
+    from pinchpoint.plan.values import counts, profiles
 
     return command.from_terminal(
         twin,
         over,
         profiles=() if profile is None else profiles(profile),
-        concurrency=() if concurrency is None else levels(concurrency),
+        concurrency=() if concurrency is None else counts("--concurrency", concurrency),
         as_json=json,
         staggered=staggered,
         output=output,
@@ -547,11 +546,11 @@ def scale(
       pinchpoint scale twin.yaml --config-json config.json --exchange x.yaml --batch-per-gpu 32
     """
     from pinchpoint.commands import scale as command
-    from pinchpoint.plan.values import concurrency as counts
+    from pinchpoint.plan.values import counts
 
     return command.from_terminal(
         twin,
-        counts(nodes),
+        counts("--nodes", nodes),
         batch_per_gpu=batch_per_gpu,
         total=total,
         shape=config_json,

@@ -41,3 +41,25 @@ def test_what_is_not_known_is_said_and_not_drawn(page):
     text = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     assert "Not known: exchanges, small messages, incast" in text
     assert "fabric.efficiency is not known: 0.9 assumed" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("scale", "reference", "--nodes", "auto"), "--nodes: 'auto'"),
+        (("scale", "reference", "--nodes", "2..16"), "write whole numbers, as 2,4,8"),
+        (("scale", "reference", "--nodes", "2,2"), "each once"),
+        (("sweep", "reference", "--concurrency", "auto"), "--concurrency: 'auto'"),
+        (
+            ("scale", "reference", "--nodes", "2,4", "-o", "nowhere/at/all.html"),
+            "nowhere/at: make it, or name another place",
+        ),
+    ],
+)
+def test_what_is_no_list_of_numbers_or_no_place(words, said, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    assert end.value.code == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert said in error
+    assert "fault of pinchpoint" not in error

@@ -298,7 +298,8 @@ def _split(asked: WhatIfs, own: Point | None, measured: Mapping[str, float]) -> 
             evidence=sweep.warnings,
             claim=f"Of all splits, {best.setting} has the most throughput by the twin: {ratio[0]:.2f} times today's "
             f"({ratio[1]:.2f} to {ratio[2]:.2f}), with KV transfer for nothing",
-            advice=f"separate prefill from decode ({wins} throughput): {best.setting}: {_changes(own, best, measured)}"
+            advice=f"separate prefill from decode ({wins} throughput): {best.setting}: {_changes(own, best, measured)}; "
+            "no such split was measured, and KV transfer is taken as free"
             if worth
             else "",
         )

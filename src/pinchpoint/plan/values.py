@@ -155,6 +155,21 @@ def positive_numbers(value: Any) -> tuple[float, ...]:
     )
 
 
+def counts(flag: str, value: Any) -> list[int]:
+    """Whole numbers, as 2,4,8, for what is not climbed: users or nodes of a twin; sorted, none twice.
+
+    Raises:
+        PlanError: something else; says so of ``flag``.
+    """
+    try:
+        found = sorted(count(part) for part in words(str(value)))
+    except PlanError as fault:
+        raise PlanError(f"{flag}: {fault}; write whole numbers, as 2,4,8") from None
+    if not found or len(set(found)) < len(found):
+        raise PlanError(f"{flag} {value!r}: write whole numbers, each once, as 2,4,8")
+    return found
+
+
 def concurrency(value: Any) -> Any:
     """``auto`` or whole numbers, sorted; none twice."""
     if value == "auto" or value == ["auto"] or value == ("auto",):

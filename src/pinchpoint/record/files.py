@@ -123,11 +123,12 @@ def _replace(path: Path, put: Callable[[Path], None]) -> None:
         _flush(path.parent)
     except (OSError, duckdb.Error) as failure:
         unfinished.unlink(missing_ok=True)
-        way = (
-            "it cannot be written to there: name another place"
-            if getattr(failure, "errno", None) in _UNWRITABLE
-            else "free space, or name another place"
-        )
+        code = getattr(failure, "errno", None)
+        way = "free space, or name another place"
+        if code == errno.ENOENT:
+            way = f"there is no folder {path.parent}: make it, or name another place"
+        elif code in _UNWRITABLE:
+            way = "it cannot be written to there: name another place"
         raise RecordError(
             f"cannot write {path}: {failure}; {way} (a run's --output-dir, -o for anything else). "
             "What was written before is kept: a run that was not through goes on with --resume"
