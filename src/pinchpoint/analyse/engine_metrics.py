@@ -160,7 +160,8 @@ def _gauges(page: Page, steady: tuple[int, int]) -> dict[str, Any]:
         total = added(page, name, steady)
         found[f"{name}_mean"] = float(total.mean()) if len(total) else None
         found[f"{name}_max"] = float(total.max()) if len(total) else None
-    found["running_reads"] = len(added(page, "running", steady))
+        if name == "running":
+            found["running_reads"] = len(total)
     return found
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pinchpoint.analyse.figures import ms, percent, rate
 from pinchpoint.analyse.findings import Finding, Findings, RungReading
-from pinchpoint.analyse.ladders import ceiling_of, ladders, longest_pause_ms
+from pinchpoint.analyse.ladders import Ladder, ceiling_of, ladders, longest_pause_ms
 from pinchpoint.analyse.trust import limited
 from pinchpoint.record.facts import fact
 
@@ -28,6 +28,8 @@ RISES = 1.02  # times today's throughput, to be called a win; its inverse a loss
 
 THROUGHPUT, TTFT, TPOT, LONGEST = "total_tok_s", "ttft_mean_s", "tpot_mean_ms", "longest_ms"
 AS_IT_IS = "as it is"
+# Times that advice tells from and to: name, label, factor to ms.
+TIMES = ((LONGEST, "longest pause", 1.0), (TTFT, "TTFT", 1e3), (TPOT, "TPOT", 1.0))
 
 
 Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e12)]
@@ -166,9 +168,13 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
 # -- what was measured, and what the twin gives for it ------------------------------------------------------------------
 
 
+def _ladder(found: Findings, asked: WhatIfs) -> Ladder | None:
+    return next((one for one in ladders(found, "mixed") if one.label == asked.label), None)
+
+
 def _readings(found: Findings, asked: WhatIfs, concurrency: int) -> list[RungReading]:
     """The sound repeats of the asked shape at a concurrency."""
-    ladder = next((one for one in ladders(found, "mixed") if one.label == asked.label), None)
+    ladder = _ladder(found, asked)
     levels = ladder.levels if ladder else []
     return [
         r for level in levels if level.concurrency == concurrency for r in level.readings if not limited(r)
@@ -199,8 +205,13 @@ def _own(asked: WhatIfs) -> Point | None:
     """The twin as it is, at the rung that was asked."""
     points = [point for sweep in asked.sweeps for point in sweep.points]
     own = next((p for p in points if p.setting == AS_IT_IS and p.concurrency == asked.concurrency), None)
+    return own or _with_users(asked, asked.concurrency)
+
+
+def _with_users(asked: WhatIfs, number: int) -> Point | None:
+    """The twin as it is, with so many users."""
     users = _sweep(asked, "concurrency")
-    return own or next((p for p in (users.points if users else []) if p.number == asked.concurrency), None)
+    return next((p for p in (users.points if users else []) if p.number == number), None)
 
 
 def _agreement(asked: WhatIfs, own: Point | None, measured: Mapping[str, float]) -> tuple[str, float]:
@@ -232,10 +243,11 @@ def _budget(asked: WhatIfs, own: Point | None, measured: Mapping[str, float]) ->
     ]  # fmt: skip
     best = min(worth, key=lambda p: p.metrics[LONGEST].value, default=None)
     if best is None or _ratio(own, best, LONGEST) > SHORTER:
+        least, most = (pick(p.number for p in others) for pick in (min, max))
         return [
             Finding(
                 id=f"{PREFIX}token-budget", subject=asked.label, evidence=sweep.warnings,
-                claim=f"No token budget from {_least(others)} to {_most(others)} shortens the longest pause by a tenth at "
+                claim=f"No token budget from {least:,.0f} to {most:,.0f} shortens the longest pause by a tenth at "
                 f"{percent(KEEPS)} of the throughput and {MOST_TTFT:g} times the TTFT",
             )
         ]  # fmt: skip
@@ -253,15 +265,12 @@ def _budget(asked: WhatIfs, own: Point | None, measured: Mapping[str, float]) ->
 
 def _cap(found: Findings, asked: WhatIfs, measured: Mapping[str, float]) -> list[Finding]:
     """Fewer users: as measured where they were driven, else by the twin."""
-    ladder = next((one for one in ladders(found, "mixed") if one.label == asked.label), None)
+    ladder = _ladder(found, asked)
     ceiling = ceiling_of(found, ladder) if ladder else None
-    reached = ceiling is not None and ceiling.state in ("plateau", "retrograde") and ceiling.knee is not None
-    knee = ceiling.knee if ceiling is not None and reached else None
+    knee = ceiling.knee if ceiling is not None and ceiling.state in ("plateau", "retrograde") else None
     at = knee if knee is not None and knee < asked.concurrency else asked.concurrency // 2
     fewer = _measured(_readings(found, asked, at))
-    users = _sweep(asked, "concurrency")
-    here = next((p for p in (users.points if users else []) if p.number == asked.concurrency), None)
-    there = next((p for p in (users.points if users else []) if p.number == at), None)
+    here, there = _with_users(asked, asked.concurrency), _with_users(asked, at)
     if fewer:
         changes = _as_measured(measured, fewer)
         origin = "both were measured"
@@ -340,7 +349,7 @@ def _ratio(own: Point, point: Point, name: str) -> float:
 def _ratios(own: Point, point: Point, name: str) -> tuple[float, float, float]:
     """The twin's ratio between a setting and today's, and the ends of its interval; 1 where either is unknown."""
     before, after = own.metrics.get(name), point.metrics.get(name)
-    if before is None or after is None or not before.value:
+    if before is None or after is None:
         return 1.0, 1.0, 1.0
     return after.value / before.value, after.low / before.value, after.high / before.value
 
@@ -348,7 +357,7 @@ def _ratios(own: Point, point: Point, name: str) -> tuple[float, float, float]:
 def _changes(own: Point, point: Point, measured: Mapping[str, float]) -> str:
     """``longest pause from 989 ms to 460 ms (410 ms to 520 ms), …, throughput +7 % (−2 % to +16 %)``."""
     parts = []
-    for name, label, scale in ((LONGEST, "longest pause", 1.0), (TTFT, "TTFT", 1e3), (TPOT, "TPOT", 1.0)):
+    for name, label, scale in TIMES:
         if name in measured and name in own.metrics and name in point.metrics:
             middle, low, high = (scale * measured[name] * one for one in _ratios(own, point, name))
             parts.append(
@@ -363,7 +372,7 @@ def _changes(own: Point, point: Point, measured: Mapping[str, float]) -> str:
 def _as_measured(here: Mapping[str, float], there: Mapping[str, float]) -> str:
     parts = [
         f"{label} from {ms(scale * here[name])} to {ms(scale * there[name])}"
-        for name, label, scale in ((LONGEST, "longest pause", 1.0), (TTFT, "TTFT", 1e3), (TPOT, "TPOT", 1.0))
+        for name, label, scale in TIMES
         if name in here and name in there
     ]
     if THROUGHPUT in here and THROUGHPUT in there:
@@ -375,11 +384,3 @@ def _flags(point: Point) -> str:
     """The budget in the engines' own flags: the first of each and its value."""
     vllm, sglang = (" ".join(point.flags.get(engine, "").split()[:2]) for engine in ("vllm", "sglang"))
     return f"vLLM {vllm}; SGLang {sglang}"
-
-
-def _least(points: Sequence[Point]) -> str:
-    return f"{min(p.number for p in points):,.0f}"
-
-
-def _most(points: Sequence[Point]) -> str:
-    return f"{max(p.number for p in points):,.0f}"

@@ -9,10 +9,9 @@ from typing import Any
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
-from pinchpoint.analyse.what_ifs import with_what_ifs
 from pinchpoint.commands.outcome import exit_code, unfinished
 from pinchpoint.commands.terminal import show_findings
-from pinchpoint.commands.what_ifs import what_ifs
+from pinchpoint.commands.what_ifs import ask
 from pinchpoint.errors import TableError
 from pinchpoint.plan.values import language
 from pinchpoint.record.folder import RunFolder
@@ -49,9 +48,7 @@ def analyse_run(
             record.facts.pop("what_ifs", None)  # what another twin said
         findings = read_run(record)
         if twin is not None:
-            stagger = record.plan.load.stagger
-            record.update_facts(what_ifs=what_ifs(findings, twin, stagger=stagger, progress=progress))
-            findings = with_what_ifs(findings, record.facts)
+            findings = ask(record, findings, twin, progress)
         record.write_json("findings.json", findings)
         return findings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -81,13 +82,15 @@ def _fitting(plan: Plan, rungs: list[Rung], seen: list[Seen]) -> list[bool | Non
     A run ends at the first rung that would send more than ``--max-requests``. Under a budget the first rung of a
     profile is driven whether it fits or not, as in a run, and takes what is left.
     """
-    left_s, most = plan.limits.budget_s, plan.limits.max_requests
-    if most is not None:
-        sums = [sum(rung.sent for rung in rungs[: i + 1]) for i in range(len(rungs))]
-        ends = next((i for i, sent in enumerate(sums) if sent > most), len(rungs))
-        return [
-            fits is not False and i < ends for i, fits in enumerate(_fitting(_boundless(plan), rungs, seen))
-        ]
+    in_time, most = _in_budget(plan, rungs, seen), plan.limits.max_requests
+    if most is None:
+        return in_time
+    sent = accumulate(rung.sent for rung in rungs)  # only grows: beyond the first that is too much, all are
+    return [fits is not False and so_far <= most for fits, so_far in zip(in_time, sent, strict=True)]
+
+
+def _in_budget(plan: Plan, rungs: list[Rung], seen: list[Seen]) -> list[bool | None]:
+    left_s = plan.limits.budget_s
     if left_s is None:
         return [None] * len(rungs)
     found: list[bool | None] = []
@@ -100,8 +103,3 @@ def _fitting(plan: Plan, rungs: list[Rung], seen: list[Seen]) -> list[bool | Non
             left_s = max(0.0, left_s - time_s)
         found.append(fits)
     return found
-
-
-def _boundless(plan: Plan) -> Plan:
-    """The plan without ``--max-requests``."""
-    return msgspec.structs.replace(plan, limits=msgspec.structs.replace(plan.limits, max_requests=None))

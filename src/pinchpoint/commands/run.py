@@ -11,7 +11,6 @@ import msgspec
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.reading import read_run
-from pinchpoint.analyse.what_ifs import with_what_ifs
 from pinchpoint.commands.climb import climb, seen_of
 from pinchpoint.commands.facts import clock, host_facts, proxies_said, run_name
 from pinchpoint.commands.onlooker import Nobody, Onlooker
@@ -19,7 +18,7 @@ from pinchpoint.commands.outcome import exit_code, resume_command, write_outcome
 from pinchpoint.commands.self_check import self_check
 from pinchpoint.commands.settled import check_plan, settled, together, within_model
 from pinchpoint.commands.stopping import GOES_ON, Interrupts, interrupts_heard
-from pinchpoint.commands.what_ifs import what_ifs
+from pinchpoint.commands.what_ifs import ask
 from pinchpoint.drive.fleet import check_host, open_fleet
 from pinchpoint.drive.probe import Probed, probe
 from pinchpoint.drive.secrets import look_up
@@ -230,12 +229,10 @@ def _drive(
 def _asked(twin: Path, folder: RunFolder, findings: Findings, onlooker: Onlooker) -> Findings:
     """The findings with what changes would win; as they were where no rung can be asked about."""
     try:
-        asked = what_ifs(findings, twin, stagger=folder.plan.load.stagger)
+        return ask(folder, findings, twin)
     except TableError as why:
         onlooker.note(str(why))
         return findings
-    folder.update_facts(what_ifs=asked)
-    return with_what_ifs(findings, folder.facts)
 
 
 def _check_self(folder: RunFolder, plan: Plan, onlooker: Onlooker) -> None:

@@ -10,10 +10,11 @@ from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.ladders import Ladder, ladders
 from pinchpoint.analyse.levels import Level
 from pinchpoint.analyse.trust import all_limited
-from pinchpoint.analyse.what_ifs import WhatIfs
+from pinchpoint.analyse.what_ifs import WhatIfs, with_what_ifs
 from pinchpoint.errors import TableError
+from pinchpoint.record.folder import RunFolder
 
-__all__ = ["what_ifs"]
+__all__ = ["ask", "what_ifs"]
 
 BUDGETS = (1 / 8, 1 / 4, 1 / 2, 2, 4)  # times the twin's own
 LEAST_BUDGET = 64  # tokens per step; no engine is run with less
@@ -21,6 +22,17 @@ MORE_USERS = 4  # doublings beyond the rung
 MORE_NODES = 3  # doublings beyond the twin's own, where it says how many it has
 
 Progress = Callable[[str, float], None]
+
+
+def ask(record: RunFolder, findings: Findings, twin: Path, progress: Progress | None = None) -> Findings:
+    """The findings with what ``twin`` says of changes; what it was asked is kept in the run's facts.
+
+    Raises:
+        TableError: as :func:`what_ifs`; the run is then as it was.
+    """
+    asked = what_ifs(findings, twin, stagger=record.plan.load.stagger, progress=progress)
+    record.update_facts(what_ifs=asked)
+    return with_what_ifs(findings, record.facts)
 
 
 def what_ifs(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +17,18 @@ from bokeh.models import FixedTicker, Label
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-__all__ = ["ROLES", "Drawing", "Key", "bare", "bokeh_script", "item", "label", "log_ticks"]
+__all__ = [
+    "ROLES",
+    "Drawing",
+    "Key",
+    "bare",
+    "bokeh_script",
+    "item",
+    "label",
+    "log_ticks",
+    "predicted",
+    "ticks_at",
+]
 
 # Place holders; templates/report.css gives the roles their colours.
 ROLES = {
@@ -100,3 +112,26 @@ def log_ticks(low: float, high: float) -> tuple[FixedTicker, dict[float, str]]:
     steps = (1, 2, 5) if len(decades) <= 5 else (1,)
     ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
     return FixedTicker(ticks=ticks), {tick: f"{tick:,g}" for tick in ticks}
+
+
+def ticks_at(plot: figure, numbers: Sequence[float], label: str) -> None:
+    """A horizontal axis with a tick at each of these settings, and at nothing else."""
+    plot.xaxis.ticker = FixedTicker(ticks=list(numbers))
+    plot.xaxis.major_label_overrides = {x: f"{x:,g}" for x in numbers}
+    plot.xaxis.axis_label = label
+
+
+def predicted(
+    plot: figure, x: list[float], values: Sequence[Mapping[str, float]], role: str, dash: str, *, band: bool
+) -> list[float]:
+    """A curve through predicted values, ``band``: over their intervals; returns every height that was drawn."""
+    colour = ROLES[role]
+    heights = [v["value"] for v in values]
+    drawn = list(heights)
+    if band:
+        low, high = ([v[end] for v in values] for end in ("low", "high"))
+        plot.varea(x, low, high, fill_color=colour, fill_alpha=0.13)
+        drawn += low + high
+    plot.line(x, heights, line_color=colour, line_width=2, line_dash=dash)
+    plot.scatter(x, heights, size=6, fill_color=colour, line_color=colour)
+    return drawn

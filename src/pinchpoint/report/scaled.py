@@ -148,29 +148,20 @@ def _panel(
     name: str, curves: Sequence[tuple[str, str, str]], share: bool, points: Sequence[Point], words: Words
 ) -> tuple[str, str, list[Any]]:
     """(plot as JSON, title, legend)."""
-    from bokeh.models import FixedTicker, NumeralTickFormatter
+    from bokeh.models import NumeralTickFormatter
 
-    from pinchpoint.report.canvas import ROLES, Key, bare, item
+    from pinchpoint.report.canvas import Key, bare, item, predicted, ticks_at
 
     plot = bare(260, x_axis_type="log", y_axis_type="linear")
     nodes = [float(point["nodes"]) for point in points]
-    plot.xaxis.ticker = FixedTicker(ticks=nodes)
-    plot.xaxis.major_label_overrides = {x: f"{x:,g}" for x in nodes}
-    plot.xaxis.axis_label = words("scale.nodes")
+    ticks_at(plot, nodes, words("scale.nodes"))
     plot.yaxis.axis_label = words(f"scale.panel.{name}.axis")
-    top = 0.0
+    heights: list[float] = []
     for figure, role, dash in curves:
         have = [point for point in points if figure in point["figures"]]
         x, values = [float(p["nodes"]) for p in have], [p["figures"][figure] for p in have]
-        colour = ROLES[role]
-        if dash == "solid":
-            plot.varea(
-                x, [v["low"] for v in values], [v["high"] for v in values], fill_color=colour, fill_alpha=0.13
-            )
-            top = max(top, *(v["high"] for v in values))
-        plot.line(x, [v["value"] for v in values], line_color=colour, line_width=2, line_dash=dash)
-        plot.scatter(x, [v["value"] for v in values], size=6, fill_color=colour, line_color=colour)
-        top = max(top, *(v["value"] for v in values))
+        heights += predicted(plot, x, values, role, dash, band=dash == "solid")
+    top = max(heights)
     plot.y_range.start, plot.y_range.end = 0, (top or 1.0) * 1.12
     plot.yaxis.formatter = NumeralTickFormatter(format="0 %" if share else "0,0" if top > 10 else "0.[0]")
     legend = [

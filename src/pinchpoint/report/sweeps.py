@@ -191,32 +191,24 @@ def _panel(
     words: Words,
 ) -> tuple[str, str, list[Any]]:
     """(plot as JSON, title, legend)."""
-    from bokeh.models import FixedTicker, NumeralTickFormatter, Span
+    from bokeh.models import NumeralTickFormatter, Span
 
-    from pinchpoint.report.canvas import ROLES, Key, bare, item, log_ticks
+    from pinchpoint.report.canvas import ROLES, Key, bare, item, log_ticks, predicted, ticks_at
 
     numbers = [float(p["number"]) for p in ladder]
     plot = bare(
         280, x_axis_type="log" if min(numbers) > 0 else "linear", y_axis_type="log" if log else "linear"
     )
-    plot.xaxis.ticker = FixedTicker(ticks=numbers)
-    plot.xaxis.major_label_overrides = {x: f"{x:,g}" for x in numbers}
-    plot.xaxis.axis_label = over
+    ticks_at(plot, numbers, over)
     plot.yaxis.axis_label = words(f"sweep.axis.{name}")
     values: list[float] = []
     for curve in curves:
         have = [p for p in ladder if curve.metric in p["metrics"]]
         x = [float(p["number"]) for p in have]
         seen = [p["metrics"][curve.metric] for p in have]
-        colour = ROLES[curve.role]
-        if len(curves) == 1 or curve.dash == "solid":
-            plot.varea(
-                x, [v["low"] for v in seen], [v["high"] for v in seen], fill_color=colour, fill_alpha=0.13
-            )
-            values += [v["low"] for v in seen] + [v["high"] for v in seen]
-        values += [v["value"] for v in seen]
-        plot.line(x, [v["value"] for v in seen], line_color=colour, line_width=2, line_dash=curve.dash)
-        plot.scatter(x, [v["value"] for v in seen], size=6, fill_color=colour, line_color=colour)
+        values += predicted(
+            plot, x, seen, curve.role, curve.dash, band=len(curves) == 1 or curve.dash == "solid"
+        )
         if own is not None and curve.metric in own["metrics"] and curve is curves[0]:
             at = own["metrics"][curve.metric]["value"]
             values.append(at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,6 +42,7 @@ TOOLS = ", ".join(importer.TOOL for importer in IMPORTERS)
 _SUFFIXES = (".json", ".jsonl", ".ndjson")
 _MOST_FILES = 200
 _MOST_DEPTH = 4
+_Number = TypeVar("_Number", int, float)
 _LONGEST, _MOST_USERS = 1e8, 10_000_000  # tokens of a prompt or an answer; users, or requests per second
 
 
@@ -95,14 +96,17 @@ def _levels(path: Path, documents: list[Any]) -> list[Level] | None:
 
 def _believed(level: Level) -> Level:
     """The level with a load that somebody can have driven; a length or a concurrency beyond that is not known."""
-    users, per_s = level.concurrency, level.rate
     return msgspec.structs.replace(
         level,
-        isl=level.isl if level.isl is not None and 0 < level.isl <= _LONGEST else None,
-        osl=level.osl if level.osl is not None and 0 < level.osl <= _LONGEST else None,
-        concurrency=users if users is not None and 0 < users <= _MOST_USERS else None,
-        rate=per_s if per_s is not None and 0 < per_s <= _MOST_USERS else None,
+        isl=_up_to(_LONGEST, level.isl),
+        osl=_up_to(_LONGEST, level.osl),
+        concurrency=_up_to(_MOST_USERS, level.concurrency),
+        rate=_up_to(_MOST_USERS, level.rate),
     )
+
+
+def _up_to(most: float, value: _Number | None) -> _Number | None:
+    return value if value is not None and 0 < value <= most else None
 
 
 def _folder(path: Path) -> list[Level] | None:
