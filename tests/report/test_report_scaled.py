@@ -43,6 +43,22 @@ def test_what_is_not_known_is_said_and_not_drawn(page):
     assert "fabric.efficiency is not known: 0.9 assumed" in text
 
 
+def test_the_terminal_answers_first_and_says_each_reason_once(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["scale", "reference", "--nodes", "2,4,8"])
+    assert not end.value.code
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.index("What breaks first") < out.index("share that leaves the node")
+    refused = out[out.index("Not projected") :]
+    assert refused.count("model.moe_layers not known") == 1
+    assert "(decode, prefill at 2, 4, 8 nodes): exchanges of a step (ms), share of the step" in refused
+    assert "(decode, prefill at 4, 8 nodes): step (ms), tok/s, tok/s per GPU" in refused
+    # Beside the ways to use the same GPUs a reason is a mark, and stands below it once.
+    ways = out[out.index("The same GPUs, otherwise") : out.index("Checked against")]
+    assert ways.count("no exchange: fit one") == 1
+    assert ways.count("(2)") > 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -94,7 +94,8 @@ SCALE: dict[str, str] = {
     "scale.sanity.row": "{row}: measured {measured}, by these formulas {predicted}, error {error} ({binds} binds; "
     "from {source})",
     "scale.refused": "Not projected",
-    "scale.refused.line": "{phase}, {nodes} nodes: {names}: {why}",
+    "scale.refused.line": "• {why}. Without it ({where}): {names}",
+    "scale.refused.where": "{phases} at {nodes} nodes",
     "scale.breaks": "BREAKS",
     "scale.may": "may break",
     "scale.formulas": "formulas: docs/network.md",

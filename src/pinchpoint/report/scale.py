@@ -27,6 +27,9 @@ def print_scale(scale: Mapping[str, Any], console: Console | None = None) -> Non
     """Everything that ``pinchpoint scale --json`` gives, for people."""
     console, words = console or Console(), Words()
     _line(console, words("scale.head", twin=scale["twin"], fixed=scale["fixed"], nodes=scale["own_nodes"]))
+    _head(console, words("scale.first"))
+    for first in scale["first"]:
+        _line(console, f"• {first['words']}")
     for phase in dict.fromkeys(point["phase"] for point in scale["points"]):
         points = [point for point in scale["points"] if point["phase"] == phase]
         console.print()
@@ -36,12 +39,12 @@ def print_scale(scale: Mapping[str, Any], console: Console | None = None) -> Non
         console.print(words("scale.axes", phase=phase), style="bold", markup=False)
         for part in _parts(points, console.width):
             console.print(_axes(part, words))
-    _head(console, words("scale.first"))
-    for first in scale["first"]:
-        _line(console, f"• {first['words']}")
     if scale["strategies"]:
         _head(console, words("scale.ways", shape=scale["strategy_shape"]))
-        console.print(_ways(scale["strategies"], words))
+        table, why = _ways(scale["strategies"], words)
+        console.print(table)
+        for mark, note in why:
+            _line(console, f"{mark} {note}")
     _head(console, words("scale.sanity"))
     row = scale["sanity"]
     said = {key: row[key] for key in ("row", "binds", "source")}
@@ -117,31 +120,58 @@ def _nearness(axis: Mapping[str, Any] | None, words: Words) -> str:
     return f"{text}\n{mark}" if mark else text
 
 
-def _ways(rows: Sequence[Mapping[str, Any]], words: Words) -> Table:
+def _ways(rows: Sequence[Mapping[str, Any]], words: Words) -> tuple[Table, list[tuple[str, str]]]:
+    """The table, and what its marks stand for: a reason that several rows share is said once, below."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(words("scale.nodes"), justify="right")
     table.add_column(words("scale.way"))
     for key in ("requests", "against", "traffic"):
         table.add_column(words(f"scale.{key}"), justify="right")
     table.add_column("")
-    for row in rows:
+    notes = [clean(row["note"], 400) for row in rows]
+    marks = {note: f"({at})" for at, note in enumerate(dict.fromkeys(filter(None, notes)), 1)}
+    for row, note in zip(rows, notes, strict=True):
         numbers = (row["requests_s"], row["against_copies"], row["traffic"])
         table.add_row(
-            str(row["nodes"]), row["way"], *(MISSING if n is None else _number(n) for n in numbers), clean(row["note"], 200)
+            str(row["nodes"]), row["way"], *(MISSING if n is None else _number(n) for n in numbers), marks.get(note, "")
         )  # fmt: skip
-    return table
+    return table, [(mark, note) for note, mark in marks.items()]
 
 
 def _refused(console: Console, points: Sequence[Mapping[str, Any]], words: Words) -> None:
-    lines: dict[str, list[str]] = {}
+    """Each reason once: what it keeps from being projected, and where."""
+    refused: dict[str, dict[str, list[tuple[str, int]]]] = {}  # reason, figure, where
     for point in points:
         for name, why in point["refused"].items():
-            lines.setdefault(words("scale.refused.line", phase=point["phase"], nodes=point["nodes"], names="{names}",
-                                   why=clean(why, 400)), []).append(name)  # fmt: skip
-    if lines:
+            where = refused.setdefault(why, {}).setdefault(name, [])
+            where.append((point["phase"], point["nodes"]))
+    if refused:
         _head(console, words("scale.refused"))
-    for line, names in lines.items():
-        _line(console, f"• {line.replace('{names}', ', '.join(names))}")
+    for why, figures in refused.items():
+        together: dict[tuple[tuple[str, int], ...], list[str]] = {}
+        for name, where in figures.items():
+            label = words.either(f"scale.figure.{name}", name)
+            together.setdefault(tuple(where), []).append(label.strip(" …"))
+        for where_all, names in together.items():
+            said = ", ".join(names)
+            _line(
+                console,
+                words("scale.refused.line", why=clean(why, 400), names=said, where=_where(where_all, words)),
+            )
+
+
+def _where(points: Sequence[tuple[str, int]], words: Words) -> str:
+    """Phases and node counts; phases of the same node counts together."""
+    nodes: dict[str, list[str]] = {}
+    for phase, count in points:
+        nodes.setdefault(phase, []).append(str(count))
+    alike: dict[str, list[str]] = {}
+    for phase, counts in nodes.items():
+        alike.setdefault(", ".join(counts), []).append(words.either(f"scale.phase.{phase}", phase))
+    return "; ".join(
+        words("scale.refused.where", phases=", ".join(phases), nodes=counts)
+        for counts, phases in alike.items()
+    )
 
 
 def _table(first: str, points: Sequence[Mapping[str, Any]]) -> Table:
