@@ -28,6 +28,12 @@ def test_the_numbers_of_the_page_are_those_for_programs(run, tmp_path):
     assert "EUR" in page
     assert "8 GPUs × 2.50 EUR an hour" in page
     assert f"at {at['users']} users, from {at['n']} requests" in page
+    # What it costs opens the page; what binds stands below it.
+    opening = re.search(r"<h1>(.*?)</h1>\s*<p class=\"lead\">(.*?)</p>", page, re.S)
+    assert opening is not None
+    assert " EUR per million output tokens, " in opening[1]
+    assert opening[1].endswith(f" output tok/s per GPU, at {at['users']} users")
+    assert "binds" in opening[2]
 
 
 def test_limits_given_now_are_read_from_the_record(run, tmp_path):
@@ -37,6 +43,7 @@ def test_limits_given_now_are_read_from_the_record(run, tmp_path):
     assert "at least 64" in page.read_text()
     never = pinchpoint.report_run(run, tmp_path / "n.md", "markdown", summary=True, goodput="ttft:0.001")
     assert "**Users within the limits: none**" in never.read_text()
+    assert ": not even 8 users are served within the limits" in never.read_text().splitlines()[0]
     # The record itself knows nothing of it.
     with RunFolder.open(run) as folder:
         assert folder.plan.goodput.ttft_ms is None

@@ -214,7 +214,9 @@ _COMPARE = {
     "compare.within": "within noise",
     "compare.wide": "no information",
     "compare.untold": "no repeats",
-    "compare.none": "The two have no rung in common: nothing is compared.",
+    "compare.none": "The two have no rung in common: nothing is compared. A pair has the same profile, ISL, OSL and "
+    "concurrency (or rate): measure one of them again at the rungs of the other, which are named below, as in "
+    "pinchpoint run --profile mixed=4096/512 --concurrency 16",
     "compare.only_a": "Only in A: {rungs}",
     "compare.only_b": "Only in B: {rungs}",
     "doubt.crosscheck": (

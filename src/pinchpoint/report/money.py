@@ -73,10 +73,9 @@ def money_markdown(findings: Findings, folder: RunFolder, words: Words, money: M
 def _context(findings: Findings, folder: RunFolder, words: Words, money: Money) -> dict[str, Any]:
     plan, said = folder.plan, in_language(findings, words)
     verdict = said.verdict
-    headline, lead = split_sentence(
-        clean(verdict.sentence, 600) if verdict is not None else words("verdict.none")
-    )
+    binds = clean(verdict.sentence, 600) if verdict is not None else words("verdict.none")
     found = loads(findings, plan.gpus, money.price)
+    headline, lead = (_headline(found[0], words, money), binds) if found else split_sentence(binds)
     return {
         "t": words,
         "lang": words.lang,
@@ -95,6 +94,25 @@ def _context(findings: Findings, folder: RunFolder, words: Words, money: Money) 
 
 def _label(load: Load) -> str:
     return f"{clean(load.profile, 24)} {load.isl}/{load.osl}"
+
+
+def _headline(load: Load, words: Words, money: Money) -> str:
+    """The answer in a sentence, of the first load: what a million tokens cost, what a GPU gives, whom it serves."""
+    at = load.at
+    if at is None:
+        return words("money.head.none", load=_label(load), users=load.levels[0].users)
+    said = []
+    if at.output_cost is not None:
+        said.append(words("money.head.cost", amount=_amount(at.output_cost, money)))
+    if at.output_per_gpu is not None:
+        said.append(words("money.head.per_gpu", rate=figures.rate(at.output_per_gpu)))
+    else:
+        said.append(words("money.head.whole", rate=figures.rate(at.output_tok_s)))
+    if load.users is None:
+        said.append(words("money.head.users", users=at.users))
+    else:
+        said.append(words("money.head.at_least" if load.at_least else "money.head.within", users=load.users))
+    return words("money.head", load=_label(load), said=", ".join(said))
 
 
 def _bigs(load: Load, plan: Plan, words: Words, money: Money) -> list[Big]:
