@@ -25,17 +25,18 @@ demo: $(VENV)/.demo
 	$(PY) -m pinchpoint demo $(DEMO_ARGS)
 
 # Exit code 5: nothing left to do for one of the two, where only what failed is run again.
-# What reads files and numbers, or asks no run how fast it was, runs on every core; what drives real servers by the
-# clock has the machine to itself.
+# What reads files and numbers, or asks no run how fast it was, runs on every core, the files that take longest first;
+# what drives real servers by the clock has the machine to itself.
 PLAYED := $(wildcard tests/twin/test_alarm.py tests/twin/test_demo.py tests/twin/test_serve.py tests/twin/test_twin_ports.py)
-RUNS := $(addprefix tests/e2e/test_,run_failures.py run_ended.py run_recomputed.py run_hostile.py compare_results.py install.py)
-UNTIMED := tests/analyse tests/plan tests/record tests/report tests/wire tests/test_api.py tests/test_docs.py \
-	$(filter-out $(PLAYED),$(wildcard tests/twin/test_*.py)) $(RUNS)
-TIMED := tests/drive $(filter-out $(RUNS),$(wildcard tests/e2e/test_*.py)) tests/engines tests/lab tests/watch $(PLAYED)
+RUNS := $(addprefix tests/e2e/test_,compare_results.py run_plan.py run_failures.py run_ended.py run_hostile.py run_recomputed.py \
+	install.py) tests/drive/test_failures.py
+UNTIMED := $(RUNS) $(filter-out $(PLAYED),$(wildcard tests/twin/test_*.py)) tests/report tests/analyse tests/plan tests/record \
+	tests/wire tests/test_api.py tests/test_docs.py
+TIMED := $(filter-out $(RUNS),$(wildcard tests/e2e/test_*.py tests/drive/test_*.py)) tests/engines tests/lab tests/watch $(PLAYED)
 
 test: $(VENV)/.test
 	@failed=0; \
-	$(PY) -m pytest -n logical --dist loadfile -o cache_dir=.pytest_cache/untimed $(PYTEST_ARGS) $(UNTIMED) \
+	$(PY) -m pytest -n logical --dist loadfile --no-loadscope-reorder -o cache_dir=.pytest_cache/untimed $(PYTEST_ARGS) $(UNTIMED) \
 		|| [ $$? = 5 ] || failed=1; \
 	$(PY) -m pytest -o cache_dir=.pytest_cache/timed $(PYTEST_ARGS) $(TIMED) || [ $$? = 5 ] || failed=1; \
 	exit $$failed
