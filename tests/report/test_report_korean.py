@@ -61,6 +61,11 @@ GAP = re.compile(r"\{(\w+)\}")
             "요청의 12 %가 실패하여 5 %를 넘었습니다(주로: HTTP 500: no rung; at all)",
         ),
         (
+            "by median gap and mean TPOT alone, as published tables allow: 11 % at 8 (8.7 % to 13 % in 5 passes), "
+            "16 % at 16",
+            "발표된 표처럼 간격 중앙값과 평균 TPOT만으로 보면: 8에서 11 %(5회 측정에서 8.7 %–13 %), 16에서 16 %",
+        ),
+        (
             "decode 128/2048 was not driven beyond concurrency 64",
             "decode 128/2048은 동시성 64 너머를 측정하지 않았습니다",
         ),

@@ -87,7 +87,9 @@ def _lost(
     )
     evidence += [out] if out else []
     published = [
-        f"{percent(s)} at {level.concurrency}" for level, _ in known if (s := _by_median(level)) is not None
+        f"{percent(sum(each) / len(each))} at {level.concurrency}{_passes(each)}"
+        for level, _ in known
+        if (each := _by_median(level))
     ]
     if published and lost and lost.form != "own_median":
         evidence.append(
@@ -119,10 +121,10 @@ def _lost(
     )  # fmt: skip
 
 
-def _by_median(level: Level) -> float | None:
-    """1 − median gap / mean TPOT, the mean over the repeats: what can be told of a table that holds no more."""
-    known = [
-        own_median_share(r.gap_ms.p50, r.tpot_ms.mean)
+def _by_median(level: Level) -> list[float]:
+    """1 − median gap / mean TPOT of every pass: what can be told of a table that holds no more."""
+    return [
+        max(0.0, own_median_share(r.gap_ms.p50, r.tpot_ms.mean))
         for r in losing(level.readings)
         if r.gap_ms
         and r.gap_ms.p50
@@ -130,7 +132,11 @@ def _by_median(level: Level) -> float | None:
         and r.tpot_ms.mean
         and abs((r.tokens_per_event or 1.0) - 1) <= ONE_EACH
     ]
-    return max(0.0, sum(known) / len(known)) if known else None
+
+
+def _passes(each: Sequence[float]) -> str:
+    """How far repeats of a number lie apart."""
+    return f" ({percent(min(each))} to {percent(max(each))} in {len(each)} passes)" if len(each) > 1 else ""
 
 
 def _blind(ladder: Ladder, level: Level, share: float) -> Finding | None:

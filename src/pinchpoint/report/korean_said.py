@@ -73,6 +73,7 @@ _WORDS = {
     "{WORD} at concurrency {n}": "{WORD}, 동시성 {n}",
     "{what} at concurrency {n}": "동시성 {n}에서 {what}",
     "{share} at {n}": "{n}에서 {share}",
+    "{share} at {n} ({low} to {most} in {of} passes)": "{n}에서 {share}({of}회 측정에서 {low}–{most})",
     "at concurrency {n}": "동시성 {n}에서",
     "of {n} rungs": "{n}개 단계 가운데",
     "of {n} rung": "{n}개 단계 가운데",
