@@ -5,6 +5,7 @@ import math
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pinchpoint.commands.calibrate import calibrate
@@ -13,6 +14,7 @@ from pinchpoint.errors import TableError
 from pinchpoint.twin.calibrate import calibrate_rungs
 from pinchpoint.twin.constants import Hypothesis
 from pinchpoint.twin.ensemble import soft_weights, weighted_middle
+from pinchpoint.twin.fit import decode_start, fit_one, on_fresh_seeds, predictions
 from pinchpoint.twin.hypotheses import hypotheses_for
 from pinchpoint.twin.judge import judge_rungs
 from pinchpoint.twin.minimise import descend
@@ -20,7 +22,7 @@ from pinchpoint.twin.model import read_twin, write_twin
 from pinchpoint.twin.pools import fit_decode
 from pinchpoint.twin.requestlog import read_log
 from pinchpoint.twin.table import read_table
-from pinchpoint.twin.targets import targets_of
+from pinchpoint.twin.targets import scale_of, targets_of
 
 ROOT = Path(__file__).parent.parent.parent
 # Fits take CPU-seconds; on a machine that is shared they take minutes.
@@ -251,6 +253,24 @@ def test_a_hidden_cluster_is_recovered():
     cells = judge_rungs(twin, bench["measure_table"](hidden, bench["HELD"], 7, 0.01)).cells
     assert sum(cell.inside for cell in cells) / len(cells) >= 0.75
     assert sum(abs(cell.error) for cell in cells) / len(cells) < 0.08
+
+
+def test_settings_are_ranked_by_seeds_that_none_was_fitted_on():
+    """Two fits with the same constants: what is left to chance is judged anew, what is not stays as it was."""
+    table = read_table(DATA / "b300x16.csv")
+    targets, scale = targets_of(table)[0], scale_of(table)
+    by_chance, by_turns = Hypothesis("chunked", 8, 16384, "power_of_two"), Hypothesis("chunked", 1, 8192)
+    fitted = [
+        fit_one(one, scale, targets, 2, seeds=1, start=decode_start(scale, targets, one.ranks))
+        for one in (by_chance, by_turns)
+    ]
+    again = {one.hypothesis.ranks: one for one in on_fresh_seeds(fitted, scale, targets)}
+    assert again[1].loss == pytest.approx(fitted[1].loss)
+    assert abs(again[8].loss - fitted[0].loss) > 0.01
+    for one, before in ((again[8], fitted[0]), (again[1], fitted[1])):
+        seen = predictions(np.array(one.z), one.hypothesis, scale, targets, 1)
+        assert one.z == before.z
+        assert (list(one.values) == seen) == (one.hypothesis.ranks == 1)
 
 
 def test_prompts_first_is_tried_on_any_usual_number_of_ranks():

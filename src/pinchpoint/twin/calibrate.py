@@ -13,7 +13,7 @@ from pinchpoint.errors import TableError
 from pinchpoint.twin.constants import Hypothesis, Scale, build
 from pinchpoint.twin.ensemble import CEILING, FLOOR, combine, family, soft_weights, weighted_middle
 from pinchpoint.twin.explained import deciding, inferred, little_notes, silences
-from pinchpoint.twin.fit import Fitted, fit_all, leave_out, predictions
+from pinchpoint.twin.fit import Fitted, fit_all, leave_out, on_fresh_seeds
 from pinchpoint.twin.hypotheses import hypotheses_for
 from pinchpoint.twin.model import Fabric, Member, Model, Source, Step, Twin
 from pinchpoint.twin.portreadings import port_words
@@ -53,14 +53,16 @@ def calibrate_rungs(
 
     targets, notes = targets_of(table)
     scale = scale_of(table, "steady" if steady else "whole")
-    fitted = fit_all(
+    found = fit_all(
         hypotheses or hypotheses_for(targets, ranks),
         scale,
         targets,
         effort=effort,
         keep=keep,
-        progress=lambda words, share: say(words, 0.8 * share),
+        progress=lambda words, share: say(words, 0.75 * share),
     )
+    say("judging them by other seeds", 0.75)
+    fitted = on_fresh_seeds(found, scale, targets)
     say("leaving rungs out", 0.8)
     held = leave_out(fitted[: 4 if effort >= 1 else 2], scale, targets, moves=6 if effort >= 1 else 3)
     members = _members(fitted, scale, targets)
@@ -78,7 +80,7 @@ def calibrate_rungs(
         sources=_sources(members, table.name, targets),
         ensemble=members,
         spread=spread,
-        fitted_on=_fit_table(fitted, members, scale, targets, left_out),
+        fitted_on=_fit_table(fitted, members, targets, left_out),
         seen=_seen(targets),
         notes=notes + table.warnings + silences(targets) + little_notes(table),
         inferred=inferred(members),
@@ -91,8 +93,7 @@ def _members(fitted: Sequence[Fitted], scale: Scale, targets: Sequence[Target]) 
     out = []
     for one, weight in zip(fitted, weights, strict=True):
         engine, step, client, protocol = build(np.array(one.z), one.hypothesis, scale)
-        values = predictions(np.array(one.z), one.hypothesis, scale, targets, 3)
-        errors = [abs(v / t.value - 1) for v, t in zip(values, targets, strict=True) if v]
+        errors = [abs(v / t.value - 1) for v, t in zip(one.values, targets, strict=True) if v]
         out.append(
             Member(
                 weight=round(weight, 4),
@@ -134,14 +135,12 @@ def _spread(
 def _fit_table(
     fitted: Sequence[Fitted],
     members: Sequence[Member],
-    scale: Scale,
     targets: Sequence[Target],
     left_out: dict[int, float],
 ) -> list[dict[str, Any]]:
-    columns = [predictions(np.array(one.z), one.hypothesis, scale, targets, 3) for one in fitted]
     rows: list[dict[str, Any]] = []
     for i, target in enumerate(targets):
-        have = [(column[i], m) for column, m in zip(columns, members, strict=True) if column[i]]
+        have = [(one.values[i], m) for one, m in zip(fitted, members, strict=True) if one.values[i]]
         if not have:
             continue
         value = combine([(v or 0.0, m) for v, m in have], target.metric, {}, 0.0).value

@@ -13,11 +13,20 @@ from pinchpoint.plan.model import phase_of
 from pinchpoint.twin.constants import NAMES, Hypothesis, Scale, build
 from pinchpoint.twin.cost import Cost
 from pinchpoint.twin.hypotheses import variants_of
-from pinchpoint.twin.minimise import descend
+from pinchpoint.twin.minimise import descend, total
 from pinchpoint.twin.rungs import Rung, play
 from pinchpoint.twin.targets import Target
 
-__all__ = ["DECODE", "Fitted", "decode_start", "fit_all", "fit_one", "leave_out", "predictions"]
+__all__ = [
+    "DECODE",
+    "Fitted",
+    "decode_start",
+    "fit_all",
+    "fit_one",
+    "leave_out",
+    "on_fresh_seeds",
+    "predictions",
+]
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Progress = Callable[[str, float], None]
@@ -25,6 +34,7 @@ Progress = Callable[[str, float], None]
 DECODE = ("base", "coverage", "expert_share", "per_sequence", "per_context")  # what decode steps alone tell
 _WORST = 10.0  # residual of a cell that the twin has no number for, and the largest of any
 _EDGE = 6.0  # no constant further than this from its prior
+_FRESH = (8, 1000)  # seeds that no fit has seen, and the first of them
 
 
 class Fitted(msgspec.Struct, frozen=True):
@@ -34,6 +44,7 @@ class Fitted(msgspec.Struct, frozen=True):
     z: tuple[float, ...]
     loss: float
     jacobian: Any = None  # of the residuals at z
+    values: tuple[float | None, ...] = ()  # for each target, of seeds that it was not fitted on
 
     @property
     def standing(self) -> float:
@@ -42,14 +53,17 @@ class Fitted(msgspec.Struct, frozen=True):
 
 
 def predictions(
-    z: Vector, hypothesis: Hypothesis, scale: Scale, targets: Sequence[Target], seeds: int = 1
+    z: Vector, hypothesis: Hypothesis, scale: Scale, targets: Sequence[Target], seeds: int = 1, first: int = 0
 ) -> list[float | None]:
     """What the twin of ``z`` gives for each target; None where it has no such number."""
     twin = build(z, hypothesis, scale)
     wanted: dict[Rung, bool] = {}
     for target in targets:
         wanted[target.rung] = wanted.get(target.rung, False) or target.metric.startswith("itl")
-    got = {rung: play(*twin, rung, seeds=seeds, gaps=gaps, quick=True) for rung, gaps in wanted.items()}
+    got = {
+        rung: play(*twin, rung, seeds=seeds, first=first, gaps=gaps, quick=True)
+        for rung, gaps in wanted.items()
+    }
     return [got[target.rung].get(target.metric) for target in targets]
 
 
@@ -161,6 +175,20 @@ def fit_all(
             fit_one(leader.hypothesis, scale, targets, refine, start=np.array(leader.z), seeds=3, step=0.25)
         )
     return sorted(done, key=lambda fitted: fitted.standing)
+
+
+def on_fresh_seeds(fitted: Sequence[Fitted], scale: Scale, targets: Sequence[Target]) -> list[Fitted]:
+    """The same fits with the loss they have on seeds that none was fitted on, best first.
+
+    Where requests are routed by chance a fit also learns the chance of its few seeds, and settings that leave more to
+    chance would look better than they are.
+    """
+    scored = []
+    for one in fitted:
+        values = predictions(np.array(one.z), one.hypothesis, scale, targets, *_FRESH)
+        found = np.array([residual(value, target) for value, target in zip(values, targets, strict=True)])
+        scored.append(msgspec.structs.replace(one, loss=total(np.array(one.z), found), values=tuple(values)))
+    return sorted(scored, key=lambda one: one.standing)
 
 
 def leave_out(

@@ -46,19 +46,21 @@ def play(
     rung: Rung,
     *,
     seeds: int = 1,
+    first: int = 0,
     gaps: bool = True,
     quick: bool = False,
     exchange: StepExchange | None = None,
 ) -> dict[str, float]:
     """Metrics of one rung in seconds and per second; see :func:`pinchpoint.twin.measure.measure`.
 
-    ``quick`` plays long answers with fewer requests per slot: a decode rung is in its steady state at once.
+    ``seeds`` of them are played, from ``first`` on. ``quick`` plays long answers with fewer requests per slot: a decode
+    rung is in its steady state at once.
     """
     slots = protocol.requests_per_slot
     if quick and rung.osl >= 1024:
         slots = min(slots, 2)
     runs = []
-    for seed in range(seeds_for(engine, rung, seeds)):
+    for seed in range(first, first + seeds_for(engine, rung, seeds)):
         if rung.rate is not None:
             count = max(100, min(2000, round(60 * rung.rate)))
             times = poisson(rung.rate, count, random.Random(seed))
