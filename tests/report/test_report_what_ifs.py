@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import msgspec
 import pytest
 from test_report_korean import _ENGLISH, _seen
 
@@ -72,6 +73,29 @@ def test_the_report_says_what_a_change_would_win(place, capsys):
     assert command("analyse", place / "run") == 0
     assert "lower the token budget" in " ".join(capsys.readouterr().out.split())
     assert json.loads((place / "run" / "findings.json").read_text()) == found
+
+
+def test_settings_that_do_not_agree_with_the_run_are_not_asked(place, capsys):
+    """The run was made by ``mine``; the twin's heaviest setting steps three times as slowly, on another budget."""
+    of_mine, of_theirs = MINE.members()[0], SLOWER.members()[0]
+    other = msgspec.structs.replace(of_theirs, weight=0.9, engine=Engine(token_budget=512))
+    both = Twin(
+        name="both",
+        engine=other.engine,
+        step=other.step,
+        seen=MINE.seen,
+        ensemble=[other, msgspec.structs.replace(of_mine, weight=0.1)],
+    )
+    write_twin(both, place / "both.yaml")
+    assert command("analyse", place / "run", "--twin", place / "both.yaml") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "lower the token budget from 2,048 to about" in said
+    found = json.loads((place / "run" / "findings.json").read_text())
+    agrees = "this run agrees with 1 of the 2 settings that explain the twin's table"
+    assert found["findings"][0]["evidence"][-1] == agrees
+    command("analyse", place / "run", "--twin", place / "mine.yaml")
+    alone = json.loads((place / "run" / "findings.json").read_text())
+    assert found["what_ifs"][0]["points"][0]["metrics"] == alone["what_ifs"][0]["points"][0]["metrics"]
 
 
 def test_the_page_draws_it_in_both_languages(place, capsys):

@@ -118,6 +118,8 @@ class WhatIfs(msgspec.Struct, frozen=True):
     concurrency: int
     sweeps: Annotated[list[Sweep], msgspec.Meta(max_length=10)]
     scale: ScaleOut | None = None
+    settings: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1  # that explain the twin's table
+    agreeing: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1  # of them, with the run too
 
     @property
     def label(self) -> str:
@@ -151,9 +153,12 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
         *_users(asked),
     ]
     rungs = [r.rung for r in here]
-    said = [
-        msgspec.structs.replace(claim, rungs=rungs, evidence=[*claim.evidence, agreement]) for claim in said
-    ]
+    rests = [agreement]
+    if asked.settings > 1:
+        rests.append(
+            f"this run agrees with {asked.agreeing} of the {asked.settings} settings that explain the twin's table"
+        )
+    said = [msgspec.structs.replace(claim, rungs=rungs, evidence=[*claim.evidence, *rests]) for claim in said]
     rest = [
         msgspec.structs.replace(claim, advice="") if claim.id.startswith("interference.") and claim.subject == asked.label
         else claim

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.ladders import Ladder, ladders
 from pinchpoint.analyse.levels import Level
-from pinchpoint.analyse.trust import all_limited
+from pinchpoint.analyse.trust import all_limited, limited
 from pinchpoint.analyse.what_ifs import WhatIfs, with_what_ifs
 from pinchpoint.errors import TableError
 from pinchpoint.record.folder import RunFolder
+
+if TYPE_CHECKING:
+    from pinchpoint.twin.targets import Target
 
 __all__ = ["ask", "what_ifs"]
 
@@ -45,15 +50,15 @@ def what_ifs(
     Raises:
         TableError: no such rung, or no readable twin.
     """
-    import msgspec
-
     from pinchpoint.twin.model import read_twin
     from pinchpoint.twin.rungs import Rung
     from pinchpoint.twin.scale import scale_twin
     from pinchpoint.twin.sweep import in_window, sweep_twin
+    from pinchpoint.twin.weighed import weighed
 
-    played = in_window(read_twin(twin), stagger=stagger)
     mixed, at = _asked(findings)
+    fitted = in_window(read_twin(twin), stagger=stagger)
+    played = weighed(fitted, _seen(findings))
     rung = Rung(mixed.profile, mixed.isl, mixed.osl, concurrency=at.concurrency)
     own = played.engine.token_budget
     decode = ladders(findings, "decode")
@@ -89,7 +94,8 @@ def what_ifs(
     out = None if not nodes else scale_twin(played, [nodes * 2**k for k in range(MORE_NODES + 1)])
     asked = {
         "twin": played.name, "origin": twin.name, "own_budget": own, "profile": mixed.profile, "isl": mixed.isl,
-        "osl": mixed.osl, "concurrency": at.concurrency, "sweeps": msgspec.to_builtins(sweeps),
+        "osl": mixed.osl, "concurrency": at.concurrency, "settings": len(fitted.members()),
+        "agreeing": len(played.members()), "sweeps": msgspec.to_builtins(sweeps),
         "scale": None if out is None else _scaled(msgspec.to_builtins(out)),
     }  # fmt: skip
     try:
@@ -99,6 +105,18 @@ def what_ifs(
             f"what {twin} gives for this run cannot be believed ({why}); calibrate a twin to this run"
         ) from why
     return asked
+
+
+def _seen(findings: Findings) -> list[Target]:
+    """What the run measured, as a fit aims at it: of every closed loop that the load generator did not limit."""
+    from pinchpoint.twin.fromrun import table_of_findings
+    from pinchpoint.twin.targets import targets_of
+
+    sound = [r for r in findings.rungs if r.valid and r.rate is None and not limited(r)]
+    try:
+        return targets_of(table_of_findings(msgspec.structs.replace(findings, rungs=sound), "this run"))[0]
+    except TableError:  # a single rung: the twin is taken as it is
+        return []
 
 
 def _scaled(scale: dict[str, Any]) -> dict[str, Any]:

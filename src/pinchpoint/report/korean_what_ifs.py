@@ -42,6 +42,7 @@ WHAT_IFS_SAID: dict[str, str] = {
     "{NAME} is no twin of this cluster: {what}; what it says of changes is left out": "{NAME}은(는) 이 클러스터의 트윈이 아닙니다: {what}. 변경에 대한 예측은 싣지 않습니다",
     "fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one; where this is such a twin, it does not play what holds this run back, and calibrate's fit table says how far it is off": "이 실행에 트윈을 맞추고(pinchpoint calibrate RUN -o twin.yaml) 그것에 물으십시오. 이미 그런 트윈이라면 이 실행을 막는 것을 재현하지 못하는 것이며, 얼마나 빗나가는지는 calibrate의 적합 표에 있습니다",
     "at concurrency {n} the twin gives {a} tok/s where {b} were measured ({share}) and a TPOT of {low} where {most} was measured ({p})": "동시성 {n}에서 트윈은 측정값 {b} tok/s에 대해 {a} tok/s({share}), 측정된 TPOT {most}에 대해 {low}({p})을(를) 냅니다",
+    "this run agrees with {a} of the {n} settings that explain the twin's table": "트윈의 표를 설명하는 설정 {n}개 가운데 {a}개가 이 실행과 맞습니다",
     "at concurrency {n} the twin gives no throughput or no TPOT to compare": "동시성 {n}에서 트윈은 견줄 처리량이나 TPOT을 내지 않습니다",
     "no other token budget was measured; the cost per chunk is that of {NAME}": "다른 토큰 예산은 측정하지 않았습니다. 청크의 비용은 {NAME}의 것입니다",
     "extrapolated from {NAME}: what a rank or a pool of other size costs was never measured": "{NAME}에서 외삽했습니다: 다른 크기의 랭크나 풀의 비용은 측정한 적이 없습니다",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pinchpoint.analyse.findings import RungReading, Stats
+from pinchpoint.analyse.findings import Findings, RungReading, Stats
 from pinchpoint.analyse.reading import read_run
 from pinchpoint.errors import TableError
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.twin.model import Protocol
 from pinchpoint.twin.table import Cell, Row, Table
 
-__all__ = ["protocol_of_run", "table_of_run"]
+__all__ = ["protocol_of_run", "table_of_findings", "table_of_run"]
 
 _RATES = ("input_tok_s", "output_tok_s", "total_tok_s", "request_s")
 _FIELDS = ("mean", "p50", "p90", "p99")
@@ -26,6 +26,15 @@ def table_of_run(path: str | Path) -> Table:
     """
     with RunFolder.open(path) as folder:
         findings = read_run(folder)
+    return table_of_findings(findings, path)
+
+
+def table_of_findings(findings: Findings, path: str | Path) -> Table:
+    """The same of a run that was read already; ``path`` names it.
+
+    Raises:
+        TableError: not one valid rung.
+    """
     rows = [_row(i, reading) for i, reading in enumerate(findings.rungs, 1) if reading.valid]
     if not rows:
         raise TableError(f"{path}: no valid rung; see invalid_reasons in its findings.json")
