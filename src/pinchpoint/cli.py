@@ -531,6 +531,24 @@ def scale(
         float | None,
         Parameter(metavar="GPUS", help="GPUs of a scale-up domain where that is not a node, as 72."),
     ] = None,
+    expert_skew: Annotated[
+        float | None,
+        Parameter(
+            metavar="SIGMA",
+            help="Spread of the experts' load, σ of a log-normal: 0 even, 1 what is assumed where nothing is known.",
+        ),
+    ] = None,
+    oversubscription: Annotated[
+        float | None,
+        Parameter(metavar="X", help="What a leaf's ports hold over what its uplinks hold, as 3; 1 is none."),
+    ] = None,
+    dedup_per_node: Annotated[
+        bool | None,
+        Parameter(
+            negative="--no-dedup-per-node",
+            help="A token is sent once to each node, or once to each expert there. Default: as the twin says, or both.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         Parameter(name=("--output", "-o"), metavar="PAGE.html", help="Pictures and table as a page."),
@@ -558,6 +576,9 @@ def scale(
         domain=domain,
         as_json=json,
         output=output,
+        expert_skew=expert_skew,
+        oversubscription=oversubscription,
+        dedup=dedup_per_node,
     )
 
 

@@ -133,6 +133,24 @@ def test_one_size_is_fitted_as_far_as_it_goes_and_says_so():
     assert other.high / other.low > 4  # what the table cannot tell apart is the interval
 
 
+def test_times_that_follow_nothing_are_said_to(tmp_path):
+    def random_times(seed: int) -> list[str]:
+        draw = random.Random(seed)
+        path = tmp_path / "r.csv"
+        rows = [
+            f"{n},8,{t},7168,8,256,1,2,{draw.uniform(5, 900)},{draw.uniform(5, 900)}"
+            for n in (1, 2, 4)
+            for t in SIZES
+        ]
+        path.write_text(HEAD + "\n".join(rows) + "\n")
+        return calibrate(path).inferred
+
+    assert all(any("from every line tried" in said for said in random_times(seed)) for seed in range(3))
+    assert not any(
+        "from every line tried" in said for said in calibrate(written(tmp_path, (1, 2, 4), seed=1)).inferred
+    )
+
+
 def test_one_node_only_says_nothing_of_a_network(tmp_path):
     twin = calibrate(written(tmp_path, (1,)))
     assert any("not identified" in said for said in twin.inferred)

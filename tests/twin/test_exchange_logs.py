@@ -111,7 +111,14 @@ def test_low_latency_is_the_mean_over_ranks():
 def test_low_latency_without_nodes_counts_ranks_of_eight():
     lines = [f"[rank {r}] Dispatch bandwidth: 60 GB/s, avg_t=100.00 us | Combine bandwidth: 70 GB/s, avg_t=200.00 us"
              for r in range(16)]  # fmt: skip
-    assert {row.nodes for row in read_log("ll.txt", "\n".join(lines)).rows} == {2}
+    both = read_log("ll.txt", "\n".join(lines))
+    assert {row.nodes for row in both.rows} == {2}
+    assert not any("taken for one node" in note for note in both.notes)
+    one = read_log(
+        "ll.txt", "\n".join(lines[:8])
+    )  # what one of the two hosts prints looks the same as a node alone
+    assert {row.nodes for row in one.rows} == {1}
+    assert sum("ranks 0 to 7: taken for one node" in note for note in one.notes) == 1
     with pytest.raises(TableError, match="how many nodes"):
         read_log("ll.txt", "\n".join(lines[1:]))  # a rank is missing
 

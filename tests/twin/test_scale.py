@@ -174,6 +174,66 @@ def test_a_domain_of_72():
     assert any("domains of 8 GPUs" in note for note in found.notes)
 
 
+def test_a_wider_domain_is_told_against_the_nodes_as_they_were_measured():
+    """By hand: 56 µs a layer over two nodes are in the fitted step of 23.0 ms; one domain of 16 takes 2 × 10 µs."""
+    fitted = change(TWIN, sources={"step.base_ms": Source("fitted", "a table")})
+    found = scale(fitted, (2,), batch_per_gpu=50, domain=16)
+    own = at(found, 2)
+    assert own.domains == 1
+    assert own.figures["step_ms"].value == pytest.approx(23.0 + 10 * (20 - 56) * 1e-3)
+    assert own.figures["efficiency"].value == pytest.approx(23.0 / 22.64, rel=1e-3)
+    assert any("it was measured in domains of 8" in note for note in found.notes)
+    # What left its nodes when it was measured leaves none of them in one domain, and as much of two.
+    wire = change(fitted, fabric=change(FABRIC, bytes_per_token=6000.0, bytes_per_step=16e6))
+    points = scale(wire, (2, 4), batch_per_gpu=50, domain=16).points
+    octets = [p.figures["bytes_per_token"].value for p in points if p.phase == "decode"]
+    paid = [p.figures["mb_per_gpu_step_paid"].value for p in points if p.phase == "decode"]
+    assert (octets, paid) == ([0.0, 6000.0], [0.0, 1.0])
+
+
+def test_an_exchange_longer_than_its_step_is_not_that_of_the_step():
+    slow = Leg(domain=[DomainLine(10, 5, 4)], network=[NetworkLine(20_000, 10, 0, 20)])
+    fitted = change(
+        TWIN,
+        sources={"step.base_ms": Source("fitted", "a table")},
+        exchange=change(EXCHANGE, dispatch=slow, combine=slow),
+    )
+    both = scale(fitted, (2, 4), batch_per_gpu=50)
+    found = at(both, 2)
+    assert found.figures["step_ms"].value == pytest.approx(23.0)
+    assert "do not fit a step of 23 ms" in at(both, 4).refused["step_ms"]
+    assert "do not fit a step of 23 ms" in found.refused["exchange_share"]
+    assert "do not fit a step of 23 ms" in axis(found, "exchange").refused
+    assert axis(found, "small messages").value is None
+
+
+def test_what_the_command_line_says_of_the_fabric(capsys):
+    from pinchpoint.cli import main
+
+    def figures(*flags: str) -> dict:
+        with pytest.raises(SystemExit) as end:
+            main(["scale", "reference", "--nodes", "2,16", "--json", *flags])
+        assert end.value.code == 0
+        return json.loads(capsys.readouterr().out)["points"][2]["figures"]  # decode at 16
+
+    assert figures()["copies_off"]["low"] < figures()["copies_off"]["high"]
+    once = figures("--dedup-per-node")["copies_off"]
+    assert once["low"] == once["high"] == pytest.approx(7.5 * 6.07 / 7.5, rel=0.01)
+    every = figures("--no-dedup-per-node")["copies_off"]
+    assert every["low"] == every["high"] == 7.5
+    assert figures("--expert-skew", "0")["hot_rank"]["value"] == 1
+    plain, three = (
+        figures("--oversubscription", x)["utilisation_uplinks"]["value"]
+        / figures()["utilisation_mean"]["value"]
+        for x in ("1", "3")
+    )
+    assert three / plain > 2
+    with pytest.raises(SystemExit) as end:
+        main(["scale", "reference", "--expert-skew", "nan"])
+    assert end.value.code == 2
+    assert "the command line: fabric.expert_skew_sigma is nan" in capsys.readouterr().err
+
+
 def test_copies_of_two_nodes_keep_their_traffic():
     found = scale(TWIN, (2, 4, 8), batch_per_gpu=50)
     rows = [row for row in found.strategies if row.way == "copies of 2 nodes"]

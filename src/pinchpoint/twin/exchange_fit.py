@@ -24,6 +24,7 @@ from pinchpoint.twin.model import Fabric, Model, Source, Twin
 
 __all__ = ["calibrate_exchange"]
 
+SCATTERED = 0.4  # half-width from which the times are no line of bytes and nodes at all
 FLOOR = 0.04  # log half-width below which no interval goes: repeats of one exchange differ by as much
 LEGS = ("dispatch", "combine")
 Line = TypeVar("Line", DomainLine, NetworkLine)
@@ -113,6 +114,14 @@ def _fit_leg(points: Points) -> tuple[Leg, list[str]]:
         said.append("no row of one node: what an exchange inside a node takes is not identified")
     if not beyond:
         said.append("one node only: latency and bandwidth between nodes are not identified")
+    for where, error in (
+        ("one node", domain_error if inside else 0.0),
+        ("between nodes", network_error if beyond else 0.0),
+    ):
+        if error > SCATTERED:
+            said.append(
+                f"{where}: times lie {error / 1.6:.0%} from every line tried, in the mean: no exchange follows from them"
+            )
     return Leg([_clean(line) for line in domain], [_clean(line) for line in network],
                round(domain_error, 4), round(network_error, 4)), said  # fmt: skip
 

@@ -84,6 +84,7 @@ def _deepep_low_latency(name: str, text: str) -> ExchangeTable:
     """``[rank 3] Dispatch bandwidth: 63.0 GB/s, avg_t=118.0 us | Combine …``: bytes = bandwidth × time, mean over ranks."""
     rows: list[ExchangeRow] = []
     domains: set[int] = set()
+    notes = ["bytes = printed bandwidth × time"]
     for begin, lines, said in _runs(text):
         found: dict[str, list[tuple[float, float]]] = {}
         ranks: set[int] = set()
@@ -95,6 +96,12 @@ def _deepep_low_latency(name: str, text: str) -> ExchangeTable:
             continue
         nodes, gpus = said or _from_ranks(ranks, name, begin)
         domains.add(gpus)
+        if said is None and nodes == 1:
+            note = (
+                f"ranks 0 to {gpus - 1}: taken for one node; of one host of several, put '# nodes=2 gpus_per_node=8' "
+                "above it"
+            )
+            notes += [] if note in notes else [note]
         for leg, values in found.items():
             us = sum(t for _, t in values) / len(values)
             mb = sum(bandwidth * t for bandwidth, t in values) / len(values) / 1e3
@@ -102,7 +109,7 @@ def _deepep_low_latency(name: str, text: str) -> ExchangeTable:
                 raise TableError(f"{name}, after line {begin}: {leg} says no time or no bandwidth")
             conditions = {"nodes": nodes, "gpus_per_node": gpus, "bytes_per_rank": round(mb * 1e6)}
             rows.append(ExchangeRow(begin, leg, f"{leg}_us", nodes, mb, us, conditions))
-    return ExchangeTable(name, rows, _one(domains, name), notes=["bytes = printed bandwidth × time"])
+    return ExchangeTable(name, rows, _one(domains, name), notes=notes)
 
 
 def _deepep_normal(name: str, text: str) -> ExchangeTable:

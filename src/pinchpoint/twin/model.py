@@ -211,6 +211,7 @@ class Twin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [msgspec.structs.replace(member, weight=member.weight / total) for member in self.ensemble]
 
 
+MOST_REDUNDANT = 16_384  # a few copies of every expert of any model known, on any number of ranks
 _POSITIVE = ("token_budget", "ranks", "max_sequences", "prefill_ranks")
 _SHARES = ("prefix_cached_share", "overlap_share")
 
@@ -281,6 +282,10 @@ def _check_fabric(twin: Twin, where: str) -> None:
                 )
             if not fine:
                 raise TableError(f"{where}: {name}.{key} is {value}; it must be positive and finite")
+    if (twin.fabric.redundant_experts or 0) > MOST_REDUNDANT:
+        raise TableError(
+            f"{where}: fabric.redundant_experts is {twin.fabric.redundant_experts}; at most {MOST_REDUNDANT:,} are packed"
+        )
 
 
 REFERENCE = "reference"

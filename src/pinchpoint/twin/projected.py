@@ -15,7 +15,7 @@ from pinchpoint.twin.exchange import Kind
 from pinchpoint.twin.incast import incast
 from pinchpoint.twin.model import Step
 from pinchpoint.twin.octets import KINDS, copies_off, need, octets, relative, sent_mb
-from pinchpoint.twin.site import Site, Value, Work
+from pinchpoint.twin.site import Site, Value, Work, fits
 from pinchpoint.twin.spine import fullest
 from pinchpoint.twin.waiting import hiccup_share, rank_exchanges, wait_share
 
@@ -79,8 +79,8 @@ def _bytes(drawn: Drawn) -> None:
     site, domains = drawn.site, drawn.domains
     measured = site.twin.fabric.bytes_per_token
     kinds: tuple[Kind, ...] = (site.kind,) if site.certain_kind else ("copies", "deduplicated")
-    if measured is not None and site.domains(site.nodes) > 1:
-        own = site.domains(site.nodes)
+    own = site.measured_domains
+    if measured is not None and own > 1:
         each = [measured * relative(site.model, domains, kind, own) for kind in kinds]
     else:
         each = [octets(site.model, domains, kind).per_token for kind in kinds]
@@ -95,7 +95,7 @@ def _paid(drawn: Drawn, kinds: tuple[Kind, ...]) -> Value:
     """MB that leave each GPU with every step, however few its tokens: measured at its own nodes. Whether it grows with the
     nodes as a token's bytes do nobody has measured: from not at all to as they do."""
     site, domains = drawn.site, drawn.domains
-    own = site.domains(site.nodes)
+    own = site.measured_domains
     if domains == 1 or own == 1:
         return Value(0.0, 0.0, 0.0)
     each = (site.twin.fabric.bytes_per_step or 0.0) / site.gpus / 1e6
@@ -148,7 +148,7 @@ def _step(drawn: Drawn) -> None:
     tokens = (work.prompt or work.sequences * site.twin.engine.tokens_per_step) * drawn.gpus
     drawn.put("tok_s", Value(tokens / step.value, tokens / step.high, tokens / step.low), "tok/s", "N14")
     drawn.put("tok_s_per_gpu", drawn.values["tok_s"].times(1 / drawn.gpus), "tok/s", "N14")
-    own = site.step_s(work, site.nodes).value
+    own = site.step_s(work, site.nodes, site.measured_domains).value
     far = abs(math.log2(drawn.nodes / site.nodes))
     added = site.added_s(work, drawn.nodes, drawn.hot.value)
     half = math.hypot(site.twin.spread.get("rate", FLOOR["rate"]) * GROWTH["rate"] * far,
@@ -162,6 +162,7 @@ def _exchange_share(drawn: Drawn) -> None:
     exchange, step = drawn.have("exchange_us", "step_ms")
     scale = layers * 1e-3 * (1 - drawn.site.twin.engine.overlap_share)
     drawn.put("exchange_ms", exchange.times(scale), "ms per step", "N5")
+    fits(exchange.value * scale * 1e-3, step.value * 1e-3)
     drawn.put(
         "exchange_share",
         drawn.site.combined((exchange.times(scale), step), lambda e, s: min(1.0, e / s)), "", "N5",
@@ -174,7 +175,7 @@ def _rate_step(drawn: Drawn) -> Value:
         return drawn.values["step_ms"]
     if drawn.site.twin.step == Step():
         raise TableError(drawn.refused.get("step_ms", "no step"))
-    return drawn.site.step_s(drawn.work, drawn.site.nodes).times(1e3)
+    return drawn.site.step_s(drawn.work, drawn.site.nodes, drawn.site.measured_domains).times(1e3)
 
 
 def _utilisation(drawn: Drawn) -> None:

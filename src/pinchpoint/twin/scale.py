@@ -89,12 +89,18 @@ def scale_twin(
     chunk = site.twin.engine.token_budget * site.twin.engine.ranks / site.gpus
     held = batch_per_gpu if batch_per_gpu is not None else (total or 0) / site.gpus
     ways = [] if twin.step == Step() else compare_strategies(site, counts, isl, osl, held, chunk)
+    notes = list(site.notes)
+    if any("utilisation_mean" in p.figures and "step_ms" not in p.figures for p in points):
+        notes.append(
+            "where no step is projected, the use of ports is that of as many bytes in a step of today's length: a longer "
+            "one uses less"
+        )
     fixed = (
         f"{batch_per_gpu:g} sequences per GPU" if batch_per_gpu is not None else f"{total:g} sequences in all"
     )
     return Scale(
         twin.name, fixed, site.nodes, points, [_first(points, phase) for phase in phases], ways,
-        f"{isl}/{osl}, {held:g} sequences and {chunk:g} prompt tokens per GPU and step", replay(), site.notes,
+        f"{isl}/{osl}, {held:g} sequences and {chunk:g} prompt tokens per GPU and step", replay(), notes,
     )  # fmt: skip
 
 

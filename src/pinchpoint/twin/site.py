@@ -18,7 +18,7 @@ from pinchpoint.twin.model import Member, Model, Step, Twin
 from pinchpoint.twin.octets import sent_mb
 from pinchpoint.twin.skew import hot_ranks
 
-__all__ = ["ASSUMED", "Exchanged", "Site", "Value", "Work", "open_site"]
+__all__ = ["ASSUMED", "Exchanged", "Site", "Value", "Work", "fits", "open_site"]
 
 # What stands in where the twin's fabric section is silent; each is said in the notes. Sources in docs/network.md, N16.
 ASSUMED: dict[str, float] = {
@@ -35,6 +35,7 @@ ASSUMED: dict[str, float] = {
 }
 
 
+STATED = "stated"  # origin of an exchange that was given by its latency and port: of what it sends, nothing is known
 UNEVEN = 59_337 / 50_302  # LMSYS, SGLang prefill at EP32, 4,096 tokens: perfect over default balancing
 
 
@@ -86,6 +87,9 @@ class Site(msgspec.Struct, frozen=True):
     certain_kind: bool
     known: dict[str, float]
     notes: list[str]
+    measured_domains: (
+        int  # scale-up domains that its own nodes made when it was measured, whatever they are now
+    )
 
     @property
     def gpus(self) -> int:
@@ -123,8 +127,10 @@ class Site(msgspec.Struct, frozen=True):
         sigma = self.known["expert_skew_sigma"]
         return hot_ranks(nodes * self.gpus_per_node, experts, sigma, load, fabric.redundant_experts)
 
-    def exchanged(self, nodes: int, tokens: float, hot: float) -> Exchanged:
+    def exchanged(self, nodes: int, tokens: float, hot: float, domains: int | None = None) -> Exchanged:
         """Dispatch and combine of one layer with ``tokens`` per GPU, the busiest rank carrying ``hot`` times the mean.
+
+        ``domains``: scale-up domains, where not those that so many nodes make.
 
         Raises:
             TableError: no exchange, no shape, or (Beyond) more than the fit can carry.
@@ -135,7 +141,7 @@ class Site(msgspec.Struct, frozen=True):
                 "no exchange: fit one (pinchpoint calibrate EXCHANGE_TABLE -o x.yaml, scale --exchange x.yaml), or give "
                 "fabric.latency_us and fabric.port_gbit_s"
             )
-        domains = self.domains(nodes)
+        domains = domains or self.domains(nodes)
         each = sent_mb(self.model, domains, tokens * hot, exchange.kind)
         timed = [
             exchange.timed(leg, domains, mb)
@@ -171,8 +177,10 @@ class Site(msgspec.Struct, frozen=True):
             + own * (1 - step.pooled_share + step.pooled_share * uneven)
         )
 
-    def step_s(self, work: Work, nodes: int) -> Value:
+    def step_s(self, work: Work, nodes: int, domains: int | None = None) -> Value:
         """Seconds of a step with ``work`` on each GPU, exchange and waiting for the slowest included.
+
+        ``domains``: scale-up domains, where not those that so many nodes make.
 
         Raises:
             TableError: what the twin cannot say; at its own nodes a fitted twin always can.
@@ -183,7 +191,7 @@ class Site(msgspec.Struct, frozen=True):
         hot = self.hot(nodes)
         members = twin.members()
         weights = [member.weight for member in members]
-        added = self.added_s(work, nodes, hot.value)
+        added = self.added_s(work, nodes, hot.value, domains)
         logs = [math.log(self.compute_s(m, work, nodes, hot.value) + added.value) for m in members]
         middle = weighted_middle(logs, weights)
         doublings = abs(math.log2(nodes / self.nodes))
@@ -195,19 +203,21 @@ class Site(msgspec.Struct, frozen=True):
         up = math.hypot(weighted_middle(logs, weights, 0.88) - middle, own, high)
         return Value(whole, whole * math.exp(-down), whole * math.exp(up))
 
-    def added_s(self, work: Work, nodes: int, hot: float) -> Value:
+    def added_s(self, work: Work, nodes: int, hot: float, domains: int | None = None) -> Value:
         """What a step's exchange adds: all of it, or what differs from the nodes its other constants were fitted on."""
         layers, exchange = self.model.moe_layers, self.exchange
-        inside = exchange.inside_step_at_domains if exchange is not None else self.domains(self.nodes)
-        if inside == self.domains(nodes) and nodes == self.nodes:
+        inside = exchange.inside_step_at_domains if exchange is not None else self.measured_domains
+        if inside == (domains or self.domains(nodes)) and nodes == self.nodes:
             return Value(0.0, 0.0, 0.0)
-        there = self.exchanged(nodes, work.tokens, hot)
+        there = self.exchanged(nodes, work.tokens, hot, domains)
         if layers is None:
             raise TableError("model.moe_layers is not known: how often a step exchanges")
         scale = layers * 1e-6 * (1 - self.twin.engine.overlap_share)
         if inside is None:
             return Value(there.us * scale, there.low * scale, there.high * scale)
-        here = self.exchanged(self.nodes, work.tokens, self.hot(self.nodes).value)
+        hot_here = self.hot(self.nodes).value
+        here = self.exchanged(self.nodes, work.tokens, hot_here, inside)
+        fits(here.us * scale, min(self.compute_s(m, work, self.nodes, hot_here) for m in self.twin.members()))
         value = (there.us - here.us) * scale
         # both come from one fit: their errors move together, so the difference has that of the larger side's share
         spread = max(there.us, here.us)
@@ -230,6 +240,19 @@ class Site(msgspec.Struct, frozen=True):
         return Value(middle, middle - down, middle + up)
 
 
+def fits(exchange_s: float, step_s: float) -> None:
+    """Nothing, where a step has room for its exchanges.
+
+    Raises:
+        TableError: the exchange is another cluster's.
+    """
+    if exchange_s > step_s:
+        raise TableError(
+            f"exchanges of {exchange_s * 1e3:.3g} ms do not fit a step of {step_s * 1e3:.3g} ms: this exchange is not that "
+            "of the twin's steps"
+        )
+
+
 def open_site(
     twin: Twin, *, shape: Model | None = None, exchange: Exchange | None = None, domain: int | None = None
 ) -> Site:
@@ -241,16 +264,21 @@ def open_site(
         twin = msgspec.structs.replace(twin, model=msgspec.structs.replace(twin.model, **known))
     if domain is not None:
         fabric = msgspec.structs.replace(fabric, domain_gpus=domain)
-    twin = msgspec.structs.replace(twin, fabric=fabric)
+    before, twin = twin.fabric, msgspec.structs.replace(twin, fabric=fabric)
     found = exchange or twin.exchange or _given(twin, notes)
     fitted_inside = (
         twin.sources.get("step.base_ms") is not None and twin.sources["step.base_ms"].kind == "fitted"
     )
     nodes = fabric.nodes or 1
     gpus = fabric.gpus_per_node or int(ASSUMED["gpus_per_node"])
-    domains = domains_of(nodes, gpus, fabric.domain_gpus)
+    measured = domains_of(nodes, gpus, before.domain_gpus)
+    was = before.domain_gpus or gpus
+    if domain is not None and domain != was:
+        notes.append(
+            f"scale-up domains of {domain} GPUs; it was measured in domains of {was}, and efficiency is over those"
+        )
     if found is not None and found.inside_step_at_domains is None and fitted_inside:
-        found = msgspec.structs.replace(found, inside_step_at_domains=domains)
+        found = msgspec.structs.replace(found, inside_step_at_domains=measured)
         notes.append(
             "the step was fitted with its exchange inside: only what differs from its own nodes is added"
         )
@@ -274,8 +302,8 @@ def open_site(
         notes.append(
             f"the exchange was fitted on domains of {found.domain_gpus} GPUs, this one has {fabric.domain_gpus or gpus}"
         )
-    certain = said is not None or found is not None
-    return Site(twin, nodes, gpus, found, kind, certain, assumed, notes)
+    certain = said is not None or (found is not None and found.origin != STATED)
+    return Site(twin, nodes, gpus, found, kind, certain, assumed, notes, measured)
 
 
 def _given(twin: Twin, notes: list[str]) -> Exchange | None:
@@ -289,4 +317,4 @@ def _given(twin: Twin, notes: list[str]) -> Exchange | None:
         f"no exchange was fitted: {fabric.latency_us:g} µs and {fabric.port_gbit_s:g} Gb/s at {efficiency:.0%}, ± 30 %"
     )
     leg = Leg(network=[line], network_error=0.3)
-    return Exchange(leg, leg, domain_gpus=fabric.domain_gpus or fabric.gpus_per_node or 8, origin="stated")
+    return Exchange(leg, leg, domain_gpus=fabric.domain_gpus or fabric.gpus_per_node or 8, origin=STATED)
