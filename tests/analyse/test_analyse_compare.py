@@ -9,6 +9,7 @@ from test_analyse_ladders import mixed, pause, rung, stats
 from pinchpoint.analyse.compare import compare
 from pinchpoint.analyse.findings import ClientView, Stats
 from pinchpoint.analyse.reading import together
+from pinchpoint.report.words import Words
 
 
 def run(longest, share, p99, rate=1000.0, interval=None, **more):
@@ -171,6 +172,20 @@ def test_what_the_load_generator_made_of_either_side_is_said():
         run(1300.0, 0.52, 9.0, host_pressure=0.98), run(250.0, 0.50, 9.0, host_pressure=0.8)
     ).words[0]
     assert both.endswith("short of CPU for up to 98 % of the time in both runs")
+
+
+def test_nothing_follows_from_what_the_load_generator_made():
+    late = ClientView(limited=True, reasons=["a worker used 99 % of a core"])
+    interval = (990.0, 1010.0)
+    a, b = (
+        run(1300.0, 0.52, 9.0, interval=interval),
+        run(250.0, 0.50, 9.0, 2000.0, (1990.0, 2010.0), client=late),
+    )
+    found = compare(a, b)
+    assert found.pairs[0].changes  # the numbers stand
+    assert found.headline == "1 of 1 rung left out here: the load generator was the limit there."
+    assert (found.told, found.beyond) == (0, 0)
+    assert Words("ko").said.knows(found.headline)
 
 
 def test_different_forms_are_not_differenced():

@@ -26,6 +26,15 @@ def frozen(prompts=PROMPTS, context=None, **more):
                    **extra)  # fmt: skip
 
 
+def test_what_came_late_is_set_off_by_what_came_early_after_it():
+    """A token 3 ms late every other step: its gap is 13 ms, the next 7. Nothing is lost, and of a stop of 100 ms all."""
+    jittered = np.array([13_000_000, 7_000_000] * 500)
+    assert excess_share(jittered, 10e6) == 0
+    stopped = np.append(jittered, 110_000_000)
+    assert excess_share(stopped, 10e6) == pytest.approx(100 / (10_000 + 110))
+    assert excess_share(np.array([9_000_000] * 10), 10e6) == 0  # a base above every gap is no gain
+
+
 def test_pauses_by_hand():
     found = frozen(context=Context(prefill_ceiling=20_000.0))
     # The step under way is part of the gap: 10 + 200 ms.

@@ -14,6 +14,9 @@ def engine(**fields):
     return {"row": "engine", "profile": "mixed", "concurrency": 32, **fields}
 
 
+RANKS = [{"row": "rank", "profile": "mixed", "concurrency": 32, "rank": str(n)} for n in range(4)]
+
+
 @pytest.mark.parametrize(
     ("row", "state"),
     [
@@ -43,9 +46,35 @@ def test_kv_pressure_without_a_page_asks_for_one():
     ],
 )
 def test_unequal_ranks(ratio, over_even, stranded, state):
-    row = engine(rank_max_over_mean=ratio, rank_over_even=over_even, stranded_share=stranded)
-    told = unequal_ranks(Findings(engine=[row]))
+    row = engine(
+        rank_max_over_mean=ratio,
+        rank_over_even=over_even,
+        stranded_share=stranded,
+        running_reads=20,
+        running_mean=32.0,
+    )
+    told = unequal_ranks(Findings(engine=[row, *RANKS]))
     assert (told.state, Words("ko").said.knows(told.words)) == (state, True), told.words
+
+
+@pytest.mark.parametrize(
+    ("counts", "why"),
+    [
+        (
+            {"running_reads": 1, "running_mean": 32.0},
+            "requests were counted by rank 1 time at most within a window",
+        ),
+        ({"running_reads": 20, "running_mean": 4.0}, "no rank had 2 requests on average"),
+    ],
+)
+def test_chance_is_no_inequality(counts, why):
+    """4 requests on 8 ranks, 2 of them on one: read once, or twenty times, that is where the dice fell."""
+    row = engine(rank_max_over_mean=4.0, rank_over_even=2.0, stranded_share=0.0, **counts)
+    told = unequal_ranks(Findings(engine=[row, *RANKS, *RANKS]))
+    assert told.state == "not decided"
+    assert told.words.startswith(why)
+    assert Words("ko").said.knows(told.words)
+    assert Words("ko").said.knows(told.would_decide)
 
 
 def test_one_rank_says_nothing_of_ranks():

@@ -2,9 +2,12 @@
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 
+from pinchpoint.analyse.findings import ClientView
+from pinchpoint.analyse.reading import read_run
 from pinchpoint.commands.judge import judge
 from pinchpoint.commands.simulate import simulate
 from pinchpoint.commands.sweep import sweep
@@ -15,11 +18,13 @@ from pinchpoint.twin.arrivals import Open, poisson
 from pinchpoint.twin.calibrate import calibrate_rungs
 from pinchpoint.twin.constants import Hypothesis
 from pinchpoint.twin.engine import simulate as simulate_load
-from pinchpoint.twin.fromrun import table_of_run
+from pinchpoint.twin.explained import silences
+from pinchpoint.twin.fromrun import table_of_findings, table_of_run
 from pinchpoint.twin.judge import judge_rungs
 from pinchpoint.twin.measure import measure
 from pinchpoint.twin.model import Client, Engine, Step, Twin, write_twin
 from pinchpoint.twin.sweep import parse_over
+from pinchpoint.twin.targets import targets_of
 
 TWIN = Twin(
     name="t",
@@ -115,6 +120,31 @@ def test_a_twin_is_found_again_from_its_own_run_folder(tmp_path):
     judgement = judge(tmp_path / "twin.yaml", tmp_path / "held")
     assert judgement.coverage >= 0.8
     assert judgement.mape < 0.06
+
+
+def test_of_a_run_only_what_the_cluster_made_is_fitted(tmp_path):
+    """Profiles named decode are decode alone, whatever their lengths, as in the run; what the client made is left out."""
+    hidden = Twin(name="t", engine=Engine(token_budget=512), step=Step(base_ms=10, prefill_token_us=50))
+    profiles = (Profile("prefill", 2048, 1), Profile("decode", 64, 256), Profile("mixed", 1024, 64))
+    simulate(
+        hidden,
+        Plan(output_dir=str(tmp_path / "run"), profiles=profiles, concurrency=(2, 4), seed=3),
+        report=False,
+    )
+    table = table_of_run(tmp_path / "run")
+    targets, _ = targets_of(table)
+    assert {t.rung.kind for t in targets if t.rung.profile == "decode"} == {"decode"}
+    assert not any("no decode-only rung" in said for said in silences(targets))
+    assert len({t.rung for t in targets}) == 6
+    with RunFolder.open(tmp_path / "run") as folder:
+        findings = read_run(folder)
+    late = ClientView(limited=True, reasons=["a worker used 99 % of a core"])
+    rungs = [msgspec.structs.replace(r, client=late) if r.profile == "mixed" else r for r in findings.rungs]
+    left = table_of_findings(msgspec.structs.replace(findings, rungs=rungs), "run")
+    assert {row.profile for row in left.rows} == {"prefill", "decode"}
+    assert left.warnings == [
+        f"mixed 1024/64 at {n}: the load generator was the limit, left out" for n in (2, 4)
+    ]
 
 
 RANKS = Twin(

@@ -30,6 +30,7 @@ class Pair(msgspec.Struct, frozen=True):
     changes: list[Change]
     words: str
     doubts: list[str] = []  # what the load generator may have made of either side
+    limited: bool = False  # it was the limit of one: the numbers stand, and nothing follows from them
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ def compare(a: Findings, b: Findings) -> Comparison:
     """
     before, after = _by_key(a.rungs), _by_key(b.rungs)
     pairs = [_pair(key, before[key], after[key]) for key in before if key in after]
-    changes = [change for pair in pairs for change in pair.changes]
+    changes = [change for pair in pairs if not pair.limited for change in pair.changes]
     return Comparison(
         pairs=pairs,
         only_a=[_label(key) for key in before if key not in after],
@@ -87,10 +88,14 @@ def compare(a: Findings, b: Findings) -> Comparison:
 
 def _headline(pairs: Sequence[Pair]) -> str:
     placed = [
-        (f"{p.profile} {p.isl}/{p.osl}", _load(p.concurrency, p.rate), c) for p in pairs for c in p.changes
+        (f"{p.profile} {p.isl}/{p.osl}", _load(p.concurrency, p.rate), c)
+        for p in pairs
+        if not p.limited
+        for c in p.changes
     ]
     left = sum(not p.changes for p in pairs)
-    return headline(placed, len(pairs), left, sum(bool(p.doubts) for p in pairs))
+    doubtful = sum(bool(p.doubts) and not p.limited for p in pairs)
+    return headline(placed, len(pairs), left, doubtful, sum(p.limited for p in pairs))
 
 
 def _load(concurrency: int | None, rate: float | None) -> str:
@@ -137,6 +142,7 @@ def _pair(key: Key, before: list[RungReading], after: list[RungReading]) -> Pair
         changes,
         words,
         doubts,
+        bool(changes) and any(limited(r) for r in (*before, *after)),
     )
 
 

@@ -30,11 +30,11 @@ _SAID = {**NAMES, "longest_pause": "the longest pause", "longest_gap": "the long
 Placed = tuple[str, str, Change]  # "mixed 4096/512", "8", a change there
 
 
-def headline(placed: Sequence[Placed], rungs: int, left: int, doubtful: int) -> str:
+def headline(placed: Sequence[Placed], rungs: int, left: int, doubtful: int, limited: int = 0) -> str:
     """What got better, what got worse, what did not change, and what could not be told, each with its count.
 
     ``rungs`` are those that both runs have, ``left`` of them are not compared, ``doubtful`` ones were pressed on by the
-    load generator or its host.
+    load generator or its host; ``limited`` ones, which it made itself, are not among ``placed``.
     """
     by: dict[State, list[Placed]] = {}
     for one in placed:
@@ -50,6 +50,10 @@ def headline(placed: Sequence[Placed], rungs: int, left: int, doubtful: int) -> 
     said += _counted("Not compared", by.get("not compared", []), places)
     if left:
         said.append(f"{left} of {many(rungs, 'rung')} not compared")
+    if limited:
+        said.append(
+            f"{limited} of {many(rungs, 'rung')} left out here: the load generator was the limit there"
+        )
     if doubtful:
         said.append(f"In {doubtful} of {many(rungs, 'rung')} the load generator or its host was short of CPU")
     return " ".join(f"{one}." for one in said)

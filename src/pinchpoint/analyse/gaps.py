@@ -110,8 +110,12 @@ def bundled(reason: str | None) -> bool:
 
 
 def excess_share(lengths: Ints, base_ns: float | Floats) -> float:
-    """Own-base form of interference: Σ max(0, gap − base) / Σ gaps; ``base_ns`` for all gaps or one for each."""
-    return float(np.maximum(lengths - base_ns, 0.0).sum() / max(1.0, float(lengths.sum())))
+    """Own-base form of interference: Σ (gap − base) / Σ gaps, 0 at least; ``base_ns`` for all gaps or one for each.
+
+    What a late arrival adds to its gap the next, shorter one gives back: counted on one side only, the jitter of a busy
+    host would be time lost.
+    """
+    return max(0.0, float((lengths - base_ns).sum()) / max(1.0, float(lengths.sum())))
 
 
 def own_median_share(median_gap_ms: float, mean_tpot_ms: float) -> float:

@@ -24,6 +24,7 @@ CALM_KV = 0.90  # no rung used more: the cache cleared
 UNEVEN_RANKS = (
     1.2  # running requests of the busiest rank over the most that it has where they are spread evenly
 )
+ENOUGH_EACH = 2.0  # requests on a rank, on average: with fewer, chance alone makes some rank the busiest
 STRANDED = 0.05  # share of time in which one rank queued while another had nothing to do
 MOSTLY_FULL = 0.5  # of the window, the KV cache full with requests waiting: it is what they wait for
 SAME_TTFT_MS, SAME_TTFT = 5.0, 0.10  # client and engine agree within this
@@ -114,20 +115,46 @@ def kv(found: Findings) -> Hypothesis:
 
 def unequal_ranks(found: Findings) -> Hypothesis | None:
     """Ranks of one engine, by its own counts; None where it does not count by rank."""
+    cause = "unequal ranks"
     rows = [r for r in _sound(found) if r.get("rank_max_over_mean") is not None]
     if not rows:
         return None
-    worst = max(rows, key=lambda r: r["rank_over_even"])
-    over = worst["rank_over_even"]
-    words = f"the busiest rank had {over:.2f} times its even share of the requests ({row_label(worst)})"
-    left = max(rows, key=lambda r: r.get("stranded_share") or 0.0)
-    stranded = left.get("stranded_share") or 0.0
-    if stranded >= STRANDED:
-        words += f"; one queued while another had nothing to do for {percent(stranded)} of the time ({row_label(left)})"
+    read = [r for r in rows if (r.get("running_reads") or 0) >= FEW_READS]
+    full = [r for r in read if _per_rank(found, r) >= ENOUGH_EACH]
+    left = max(read, key=lambda r: r.get("stranded_share") or 0.0, default=None)
+    stranded = (left.get("stranded_share") or 0.0) if left else 0.0
+    if not full and stranded < STRANDED:
+        most = max((r.get("running_reads") or 0) for r in rows)
+        why = (
+            f"requests were counted by rank {many(most, 'time')} at most within a window"
+            if not read
+            else f"no rank had {ENOUGH_EACH:g} requests on average: where one more or less goes is chance"
+        )
+        return undecided(cause, why, "longer rungs, and more users than two for each rank")
+    said, over = [], 1.0
+    if full:
+        worst = max(full, key=lambda r: r["rank_over_even"])
+        over = worst["rank_over_even"]
+        said.append(
+            f"the busiest rank had {over:.2f} times its even share of the requests ({row_label(worst)})"
+        )
+    if left is not None and stranded >= STRANDED:
+        share = percent(stranded)
+        said.append(f"one queued while another had nothing to do for {share} of the time ({row_label(left)})")
     unequal = over >= UNEVEN_RANKS or stranded >= STRANDED
     strength = min(1.0, over - 1 + stranded) if unequal else 0.0
     state: State = "contributes" if unequal else "cleared"
-    return Hypothesis(cause="unequal ranks", state=state, strength=strength, words=words)
+    return Hypothesis(cause=cause, state=state, strength=strength, words="; ".join(said))
+
+
+def _per_rank(found: Findings, row: dict[str, Any]) -> float:
+    """Requests on a rank, on average."""
+    mine = [
+        r
+        for r in found.engine
+        if r["row"] == "rank" and all(r.get(key) == row.get(key) for key in ("rung", "source"))
+    ]
+    return (row.get("running_mean") or 0.0) / max(1, len(mine))
 
 
 def front_end(found: Findings) -> Hypothesis:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pinchpoint.plan.model import Profile, phase_of
+from pinchpoint.plan.model import Profile
 from pinchpoint.twin.model import Twin, read_twin
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _own_shapes(twin: Twin, *, with_decode: bool) -> list[tuple[str, int, int]]:
     for shape in twin.seen:
         name, _, lengths = shape.rpartition(" ")
         isl, osl = (int(part) for part in lengths.split("/"))
-        found.setdefault(phase_of(isl, osl), (name, isl, osl))
+        found.setdefault(Profile(name, isl, osl).kind, (name, isl, osl))
     shapes = [found.get("mixed", ("mixed", 4096, 512))]
     return ([found.get("decode", ("decode", 128, 2048))] if with_decode else []) + shapes
 

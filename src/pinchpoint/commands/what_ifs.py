@@ -11,7 +11,7 @@ import msgspec
 from pinchpoint.analyse.findings import Findings
 from pinchpoint.analyse.ladders import Ladder, ladders
 from pinchpoint.analyse.levels import Level
-from pinchpoint.analyse.trust import all_limited, limited
+from pinchpoint.analyse.trust import all_limited
 from pinchpoint.analyse.what_ifs import WhatIfs, with_what_ifs
 from pinchpoint.errors import TableError
 from pinchpoint.record.folder import RunFolder
@@ -112,9 +112,9 @@ def _seen(findings: Findings) -> list[Target]:
     from pinchpoint.twin.fromrun import table_of_findings
     from pinchpoint.twin.targets import targets_of
 
-    sound = [r for r in findings.rungs if r.valid and r.rate is None and not limited(r)]
+    closed = msgspec.structs.replace(findings, rungs=[r for r in findings.rungs if r.rate is None])
     try:
-        return targets_of(table_of_findings(msgspec.structs.replace(findings, rungs=sound), "this run"))[0]
+        return targets_of(table_of_findings(closed, "this run"))[0]
     except TableError:  # a single rung: the twin is taken as it is
         return []
 

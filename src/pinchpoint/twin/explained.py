@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pinchpoint.plan.model import phase_of
 from pinchpoint.twin.ensemble import FLOOR, family, weighted_middle
 from pinchpoint.twin.model import Member, Protocol, Twin
 from pinchpoint.twin.rungs import Rung, play
@@ -78,7 +77,7 @@ def _staggered(twin: Twin, targets: Sequence[Target]) -> list[tuple[Rung, Protoc
     together, prompts reach the ranks together; one that comes alone stops every rank that steps with its own."""
     if all(member.protocol.stagger for member in twin.members()):
         return []
-    mixed = [t.rung for t in targets if t.rung.concurrency and phase_of(t.rung.isl, t.rung.osl) == "mixed"]
+    mixed = [t.rung for t in targets if t.rung.concurrency and t.rung.kind == "mixed"]
     if not mixed:
         return []
     highest = max(mixed, key=lambda rung: rung.concurrency or 0)
@@ -99,7 +98,7 @@ def silences(targets: Sequence[Target]) -> list[str]:
     """What the table does not speak of and the twin therefore assumes."""
     out = []
     rungs = {target.rung for target in targets}
-    kinds = {phase_of(r.isl, r.osl) for r in rungs}
+    kinds = {rung.kind for rung in rungs}
     if "prefill" not in kinds:
         out.append("no prefill-only rung: the cost of prompt tokens rests on mixed rungs or TTFT alone")
     if "mixed" not in kinds:

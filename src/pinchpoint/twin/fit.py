@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pinchpoint.plan.model import phase_of
 from pinchpoint.twin.constants import NAMES, Hypothesis, Scale, build
 from pinchpoint.twin.cost import Cost
 from pinchpoint.twin.hypotheses import variants_of
@@ -106,7 +105,7 @@ def decode_start(scale: Scale, targets: Sequence[Target], ranks: int) -> Vector:
         rung = target.rung
         if rung.concurrency is None or rung.osl == 1:
             continue
-        alone = phase_of(rung.isl, rung.osl) == "decode"
+        alone = rung.kind == "decode"
         if target.metric == "itl_p50" or (alone and target.metric in ("tpot_mean", "tpot_p50")):
             streams = max(1, round(rung.concurrency * (1.0 if alone else 0.8)))
             points.append((streams, rung.isl + rung.osl / 2, target))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pinchpoint.analyse.findings import Findings, RungReading, Stats
 from pinchpoint.analyse.reading import read_run
+from pinchpoint.analyse.trust import limited
 from pinchpoint.errors import TableError
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.twin.model import Protocol
@@ -18,11 +19,11 @@ _FIELDS = ("mean", "p50", "p90", "p99")
 
 
 def table_of_run(path: str | Path) -> Table:
-    """The valid rungs of a run, one row each, measured in the steady window.
+    """The valid rungs of a run that the load generator did not limit, one row each, measured in the steady window.
 
     Raises:
         RecordError: no run folder, or damaged.
-        TableError: not one valid rung.
+        TableError: not one such rung.
     """
     with RunFolder.open(path) as folder:
         findings = read_run(folder)
@@ -33,14 +34,25 @@ def table_of_findings(findings: Findings, path: str | Path) -> Table:
     """The same of a run that was read already; ``path`` names it.
 
     Raises:
-        TableError: not one valid rung.
+        TableError: not one such rung.
     """
-    rows = [_row(i, reading) for i, reading in enumerate(findings.rungs, 1) if reading.valid]
+    rows = [_row(i, reading) for i, reading in enumerate(findings.rungs, 1) if not _why_not(reading)]
     if not rows:
-        raise TableError(f"{path}: no valid rung; see invalid_reasons in its findings.json")
-    left = [reading for reading in findings.rungs if not reading.valid]
-    warnings = [f"{r.profile} {r.isl}/{r.osl} at {r.concurrency or r.rate}: invalid, left out" for r in left]
+        raise TableError(
+            f"{path}: no valid rung that the load generator did not limit; see invalid_reasons and client in its "
+            "findings.json"
+        )
+    warnings = [
+        f"{r.profile} {r.isl}/{r.osl} at {r.concurrency or r.rate}: {why}, left out"
+        for r in findings.rungs
+        if (why := _why_not(r))
+    ]
     return Table(Path(path).name, rows, warnings)
+
+
+def _why_not(reading: RungReading) -> str:
+    """Why a rung says nothing of the cluster, if so."""
+    return "invalid" if not reading.valid else "the load generator was the limit" if limited(reading) else ""
 
 
 def protocol_of_run(path: str | Path) -> Protocol:

@@ -6,6 +6,7 @@ import random
 
 import msgspec
 
+from pinchpoint.plan.model import Kind, Profile
 from pinchpoint.twin.arrivals import Closed, Open, poisson
 from pinchpoint.twin.engine import simulate
 from pinchpoint.twin.instep import StepExchange
@@ -23,6 +24,11 @@ class Rung(msgspec.Struct, frozen=True):
     osl: int
     concurrency: int | None
     rate: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Which phase it loads, as a run's profile of that name and shape does."""
+        return Profile(self.profile, self.isl, self.osl).kind
 
     @property
     def label(self) -> str:

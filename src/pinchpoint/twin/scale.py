@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pinchpoint.errors import PlanError
-from pinchpoint.plan.model import phase_of
+from pinchpoint.plan.model import Profile
 from pinchpoint.twin.axes import AXES, Axis
 from pinchpoint.twin.exchange import Exchange
 from pinchpoint.twin.model import Model, Step, Twin
@@ -114,8 +114,9 @@ def _own_batch(site: Site) -> float:
 
 
 def _kind(shape: str) -> str:
-    isl, osl = (int(part) for part in shape.rpartition(" ")[2].split("/"))
-    return phase_of(isl, osl)
+    name, _, lengths = shape.rpartition(" ")
+    isl, osl = (int(part) for part in lengths.split("/"))
+    return Profile(name, isl, osl).kind
 
 
 def _shape(site: Site, kind: str, default: tuple[int, int]) -> tuple[int, int]:

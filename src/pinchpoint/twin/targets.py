@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import msgspec
 
 from pinchpoint.errors import TableError
-from pinchpoint.plan.model import phase_of
 from pinchpoint.twin.constants import Scale
 from pinchpoint.twin.rungs import Rung
 from pinchpoint.twin.table import Row, Table, request_rate, rungs_of
@@ -87,7 +86,7 @@ def targets_of(table: Table) -> tuple[list[Target], list[str]]:
 def _apart(filled: Iterable[str], rung: Rung) -> list[str]:
     """Metrics that do not repeat one another: one rate, and means of gaps and medians only where TPOT is blank."""
     metrics = list(filled)
-    own = {"prefill": "input_tok", "decode": "output_tok", "mixed": "total_tok"}[phase_of(rung.isl, rung.osl)]
+    own = {"prefill": "input_tok", "decode": "output_tok", "mixed": "total_tok"}[rung.kind]
     rates = [m for m in (own, "total_tok", "output_tok", "input_tok", "request") if m in metrics]
     left_out = set(rates[1:]) - set(rates[:1])
     if "tpot_mean" in metrics:
@@ -136,7 +135,7 @@ def scale_of(table: Table, protocol: str = "whole") -> Scale:
         batch = float(rung.concurrency or 0)
         if not batch and rate:
             batch = max(1.0, rate * (by.get("tpot_mean") or by.get("tpot_p50") or 0.02) * rung.osl)
-        if step is None and rate and phase_of(rung.isl, rung.osl) == "decode" and batch:
+        if step is None and rate and rung.kind == "decode" and batch:
             step = batch / (rate * rung.osl)
         if step:
             steps.append((step, max(1.0, batch), rung.isl + rung.osl / 2))
