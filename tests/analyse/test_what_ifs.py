@@ -63,7 +63,7 @@ def test_what_was_measured_is_scaled_by_the_twins_ratio():
     # 900 ms measured × 400/1000 = 360, its ends × 0.36 and × 0.44; TTFT 2 s × 1.25; TPOT 110 × 0.96 = 105.6
     assert said.advice == (
         "lower the token budget from 2,048 to about 512 per rank: longest pause from 900 ms to 360 ms (324 ms to 396 ms), "
-        "TTFT from 2 s to 2.5 s (2.25 s to 2.75 s), TPOT from 110 ms to 106 ms (95 ms to 116 ms), "
+        "mean TTFT from 2 s to 2.5 s (2.25 s to 2.75 s), TPOT from 110 ms to 106 ms (95 ms to 116 ms), "
         "throughput +5 % (-5.5 % to +16 %); the work of the prompts stays, so it is pauses that this shortens"
     )
     assert (said.value, said.interval) == (pytest.approx(0.4), (pytest.approx(0.36), pytest.approx(0.44)))

@@ -76,7 +76,7 @@ def test_every_table_has_the_noise_column_where_one_has():
 def test_nothing_in_common_is_said():
     said = " ".join(printed(Comparison([], ["x"], ["y"])))
     assert "The two have no rung in common: nothing is compared. A pair has the same profile" in said
-    assert "pinchpoint run --profile mixed=4096/512 --concurrency 16" in said
+    assert "by --profile NAME=ISL/OSL and --concurrency." in said
 
 
 def test_markdown_has_the_same():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -34,6 +35,20 @@ def test_the_numbers_of_the_page_are_those_for_programs(run, tmp_path):
     assert " EUR per million output tokens, " in opening[1]
     assert opening[1].endswith(f" output tok/s per GPU, at {at['users']} users")
     assert "binds" in opening[2]
+
+
+def test_other_gpus_than_the_run_was_told_are_named(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    plan = tmp_path / "run" / "plan.json"
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"gpus": 8}))
+
+    def page(gpus: int) -> str:
+        return pinchpoint.report_run(
+            tmp_path / "run", tmp_path / "g.md", "markdown", summary=True, gpus=gpus, gpu_hour_price=2.0
+        ).read_text()
+
+    assert "16 GPUs as asked for now; the run was told 8." in page(16)
+    assert "as asked for now" not in page(8)
 
 
 def test_limits_given_now_are_read_from_the_record(run, tmp_path):

@@ -55,8 +55,10 @@ def _placed(found: Findings, share: float, r: RungReading) -> Hypothesis:
 def _past_the_knee(found: Findings) -> Hypothesis:
     known = [c for c in found.ceilings if c.knee is not None]
     if not known:
+        read = any(row.get("queue_mean_ms") is not None for row in found.engine)
+        asked = "" if read else f", or {asks(found, 'queue time', 'queue_mean_ms')}"
         return undecided(CAUSE, "no ladder showed its ceiling, so work and waiting cannot be told apart",
-                         f"rungs beyond the knee, or {asks(found, 'queue time', 'queue_mean_ms')}")  # fmt: skip
+                         f"rungs beyond the knee{asked}")  # fmt: skip
     queued = [c for c in known if c.queueing_ms and c.queueing_ms >= QUEUED * _knee_ttft(found, c)]
     if not queued:
         words = f"median TTFT beyond the knee grows hardly, or no more than steps do, in {many(len(known), 'ladder')}"

@@ -29,7 +29,7 @@ RISES = 1.02  # times today's throughput, to be called a win; its inverse a loss
 THROUGHPUT, TTFT, TPOT, LONGEST = "total_tok_s", "ttft_mean_s", "tpot_mean_ms", "longest_ms"
 AS_IT_IS = "as it is"
 # Times that advice tells from and to: name, label, factor to ms.
-TIMES = ((LONGEST, "longest pause", 1.0), (TTFT, "TTFT", 1e3), (TPOT, "TPOT", 1.0))
+TIMES = ((LONGEST, "longest pause", 1.0), (TTFT, "mean TTFT", 1e3), (TPOT, "TPOT", 1.0))
 
 
 Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e12)]

@@ -102,6 +102,11 @@ def from_terminal(
     from pinchpoint.commands.terminal import Steps
 
     lang = None if lang is None else language(lang)
+    with RunFolder.open(folder) as record:
+        if record.facts.get("watched_only"):
+            from pinchpoint.commands.watch import show_watched
+
+            return show_watched(record, as_json=as_json)
     with Steps() as steps:
         progress = steps.progress if twin is not None else None
         findings = analyse_run(folder, exchange=exchange, shape=shape, twin=twin, progress=progress)

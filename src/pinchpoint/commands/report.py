@@ -78,8 +78,12 @@ def report_run(
         raise PlanError("--gpu-hour-price and --currency belong to --summary")
     lang = None if lang is None else values.language(lang)
     price = None if gpu_hour_price is None else _flag("--gpu-hour-price", values.positive, gpu_hour_price)
-    money = Money(price, currency) if summary else None
     with RunFolder.open(folder) as record:
+        if record.facts.get("watched_only"):
+            raise PlanError(
+                f"{folder} was watched, not driven: pinchpoint analyse shows it; a report is of a run"
+            )
+        money = Money(price, currency, record.plan.gpus) if summary else None
         record.plan = _asked(record.plan, gpus, goodput)
         words = Words(lang or record.plan.lang)
         findings = read_run(record)

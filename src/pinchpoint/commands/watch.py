@@ -18,14 +18,14 @@ from pinchpoint.analyse.signs import sign_rows
 from pinchpoint.analyse.stretch import Window
 from pinchpoint.commands.facts import host_facts, run_name
 from pinchpoint.drive.secrets import look_up
-from pinchpoint.errors import PlanError
+from pinchpoint.errors import PlanError, RecordError
 from pinchpoint.plan.model import Plan
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND, now_ns
 from pinchpoint.watch.open import Watch, open_watch
 from pinchpoint.watch.orders import Status
 
-__all__ = ["Watched", "read_between", "watch"]
+__all__ = ["Watched", "read_between", "show_watched", "watch"]
 
 _LOOK_S = 1.0
 
@@ -104,7 +104,7 @@ def read_between(folder: RunFolder, window: Window) -> list[dict[str, Any]]:
 
 def from_terminal(plan: Plan, *, duration_s: float | None, as_json: bool) -> int:
     """``pinchpoint watch``: how the sources do, then what the ports did. 1 where a source was down at the end."""
-    from pinchpoint.report.watching import Watching, print_watched
+    from pinchpoint.report.watching import Watching
 
     ended = threading.Event()
     before = {
@@ -119,6 +119,30 @@ def from_terminal(plan: Plan, *, duration_s: float | None, as_json: bool) -> int
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    return _shown(watched, as_json=as_json)
+
+
+def show_watched(folder: RunFolder, *, as_json: bool) -> int:
+    """What was watched, read again from its folder: as ``pinchpoint watch`` showed it, with the same exit code.
+
+    Raises:
+        RecordError: it did not come to its end, or a file is damaged.
+    """
+    span = folder.facts.get("watched")
+    if not isinstance(span, dict):
+        raise RecordError(
+            f"{folder.path}: watching was killed, or is still going on; its samples stand in ports/ and samples/, and no "
+            "sum was made of them"
+        )
+    start_ns, end_ns = int(span["start_ns"]), int(span["end_ns"])
+    fabric = read_between(folder, Window(0, "watch", None, start_ns, end_ns))
+    sources = (folder.facts.get("watch") or {}).get("sources") or []
+    return _shown(Watched(folder.path, (end_ns - start_ns) / SECOND, sources, fabric), as_json=as_json)
+
+
+def _shown(watched: Watched, *, as_json: bool) -> int:
+    from pinchpoint.report.watching import print_watched
+
     if as_json:
         print(msgspec.json.encode(msgspec.to_builtins(watched, enc_hook=str)).decode())
     else:

@@ -114,6 +114,7 @@ _TERMINAL = {
     "doubt.client": "The load generator was the limit in {n} of {of}.",
     "doubt.invalid": "{n} of {of} are not valid: read their numbers as hints only.",
     "doubt.invalid.one": "1 of {of} is not valid: read its numbers as a hint only.",
+    "doubt.convoy": "In {n} of {of} requests ended in step (a convoy), which makes a cluster look better than it is.",
     "doubt.drifts": "{n} of {of} were not steady.",
     "doubt.drifts.one": "1 of {of} was not steady.",
     "claim.value": "That is {value}.",
@@ -215,8 +216,8 @@ _COMPARE = {
     "compare.wide": "no information",
     "compare.untold": "no repeats",
     "compare.none": "The two have no rung in common: nothing is compared. A pair has the same profile, ISL, OSL and "
-    "concurrency (or rate): measure one of them again at the rungs of the other, which are named below, as in "
-    "pinchpoint run --profile mixed=4096/512 --concurrency 16",
+    "concurrency (or rate): measure one of them again at the rungs of the other, which are named below, by "
+    "--profile NAME=ISL/OSL and --concurrency.",
     "compare.only_a": "Only in A: {rungs}",
     "compare.only_b": "Only in B: {rungs}",
     "doubt.crosscheck": (
@@ -592,6 +593,8 @@ _TWIN = {
     "twin.error": "error",
     "twin.left_out": "error when its rung was left out",
     "twin.beyond": " *",
+    "sweep.lines": "under each value the ends of its 80 % interval",
+    "twin.beyond.note": "* outside what the twin was fitted on",
     "twin.mape": "mean absolute error {error} over {n} cells; {covered} of them inside their interval "
     "(* beyond the table the twin was fitted on)",
     "twin.worth": "Worth trying",

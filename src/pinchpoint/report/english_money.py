@@ -55,6 +55,7 @@ MONEY: dict[str, str] = {
         "other lengths cost otherwise."
     ),
     "money.how.cost": "Cost: {gpus} GPUs × {price} an hour / 3600 / tok/s × 10⁶, at the level that is named.",
+    "money.how.gpus": "{gpus} GPUs as asked for now; the run was told {told}.",
     "money.how.users": (
         "Users within the limits: the most at which, there and at every smaller rung, {kept} of "
         "the requests kept every limit."

@@ -113,6 +113,7 @@ _TERMINAL = {
     "doubt.client": "{of} 중 {n}개에서 부하 생성기가 한계였습니다.",
     "doubt.invalid": "{of} 중 {n}개가 무효입니다. 그 수치는 참고로만 보십시오.",
     "doubt.invalid.one": "{of} 중 1개가 무효입니다. 그 수치는 참고로만 보십시오.",
+    "doubt.convoy": "{of} 중 {n}개에서 요청들이 나란히 끝났습니다(동기화). 클러스터가 실제보다 좋아 보입니다.",
     "doubt.drifts": "{of} 중 {n}개가 불안정했습니다.",
     "doubt.drifts.one": "{of} 중 1개가 불안정했습니다.",
     "claim.value": "값은 {value}입니다.",
@@ -214,7 +215,7 @@ _COMPARE = {
     "compare.wide": "알 수 없음",
     "compare.untold": "반복 없음",
     "compare.none": "두 실행에 공통된 단계가 없어 비교하지 않았습니다: 프로필 이름, ISL, OSL, 동시성(또는 도착률)이 모두 같아야 한 쌍이 됩니다. "
-    "한쪽이 돌린 단계로 다른 쪽을 다시 측정하세요. 각 단계는 아래에 있으며, 예: pinchpoint run --profile mixed=4096/512 --concurrency 16",
+    "한쪽이 돌린 단계로 다른 쪽을 다시 측정하세요. 각 단계는 아래에 있으며 --profile NAME=ISL/OSL과 --concurrency로 줍니다.",
     "compare.only_a": "A에만 있음: {rungs}",
     "compare.only_b": "B에만 있음: {rungs}",
     "doubt.crosscheck": (
@@ -574,6 +575,8 @@ _TWIN = {
     "twin.error": "오차",
     "twin.left_out": "해당 단계를 뺐을 때의 오차",
     "twin.beyond": " *",
+    "sweep.lines": "각 값 아래는 80 % 구간의 두 끝입니다",
+    "twin.beyond.note": "* 트윈을 맞춘 범위 밖",
     "twin.mape": "{n}개 칸의 평균 절대 오차 {error}, 그중 구간 안에 든 것 {covered}(*는 트윈을 맞춘 표의 범위 밖)",
     "twin.worth": "시도해 볼 것",
 }
@@ -620,6 +623,7 @@ _MONEY = {
     "money.nothing": "이 수치를 낼 단계가 없습니다: 토큰을 만들고, 유효하며, 부하 생성기의 한계에 걸리지 않은 단계가 없습니다.",
     "money.how.load": "각 수치는 그 제목의 부하(프롬프트와 답변의 토큰 길이)에 대한 것입니다. 길이가 다르면 비용도 다릅니다.",
     "money.how.cost": "비용: GPU {gpus}개 × 시간당 {price} / 3600 / tok/s × 10⁶, 표시된 수준 기준.",
+    "money.how.gpus": "GPU {gpus}개는 지금 준 값이며, 실행할 때는 {told}개였습니다.",
     "money.how.users": "한계 안의 사용자: 그 단계와 더 작은 모든 단계에서 요청의 {kept}이(가) 모든 한계를 지킨 최대 사용자 수.",
     "money.how.left_out": "무효이거나 부하 생성기가 한계였던 단계는 뺐습니다.",
 }

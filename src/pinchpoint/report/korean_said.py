@@ -256,6 +256,7 @@ _CAUSES = {
     "waiting requests": "대기 중인 요청",
     "queue time": "대기열 시간",
     "no ladder showed its ceiling, so work and waiting cannot be told apart": "상한을 드러낸 래더가 없어 작업과 대기를 구별할 수 없습니다",
+    "rungs beyond the knee": "변곡점 너머의 단계",
     "rungs beyond the knee, or {would}": "변곡점 너머의 단계, 또는 {would}",
     "{label}: beyond the knee at {n} a prompt waits at least {ms} longer, by its median TTFT": "{label}: TTFT 중앙값으로 보아 변곡점 {n} 너머에서 프롬프트가 적어도 {ms} 더 기다립니다",
     "median TTFT beyond the knee grows hardly, or no more than steps do, in {ladders}": "{ladders}에서 변곡점 너머의 TTFT 중앙값은 거의 늘지 않거나 스텝이 길어진 만큼만 늘어납니다",

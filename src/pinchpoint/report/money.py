@@ -29,6 +29,7 @@ class Money(msgspec.Struct, frozen=True):
 
     price: float | None = None  # of one GPU and hour
     currency: str = ""  # written behind amounts, as given
+    told_gpus: int | None = None  # what the run was told, where other numbers may be asked for now
 
 
 class Big(msgspec.Struct, frozen=True):
@@ -228,6 +229,10 @@ def _how(plan: Plan, money: Money, words: Words, found: Sequence[Load]) -> list[
     if plan.gpus is not None and money.price is not None:
         price = _amount(money.price, money)
         said.append(words("money.how.cost", gpus=figures.count(plan.gpus), price=price))
+    if None not in (plan.gpus, money.told_gpus) and plan.gpus != money.told_gpus:
+        said.append(
+            words("money.how.gpus", gpus=figures.count(plan.gpus), told=figures.count(money.told_gpus))
+        )
     if any(load.users is not None for load in found):
         said.append(words("money.how.users", kept=figures.percent(KEPT)))
     return [*said, words("money.how.left_out")]

@@ -61,6 +61,7 @@ def doubts(findings: Findings, words: Words, folder: Path | None = None) -> list
         "invalid": sum(not r.valid for r in rungs),
         "client": sum(_limited(r) for r in rungs),
         "drifts": sum(r.stationary is False for r in rungs),
+        "convoy": sum(bool(r.convoy) for r in rungs),
     }
     said = _simulated(findings, words)
     if pressed:

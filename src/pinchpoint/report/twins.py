@@ -61,6 +61,8 @@ def print_judgement(judged: Mapping[str, Any], console: Console | None = None) -
             _percent(cell["error"]) + (words("twin.beyond") if cell.get("extrapolated") else ""),
         )
     console.print(table)
+    if any(cell.get("extrapolated") for cell in judged["cells"]):
+        console.print(words("twin.beyond.note"), markup=False, highlight=False)
     if judged["mape"] is not None:
         covered = MISSING if judged["coverage"] is None else f"{judged['coverage']:.0%}"
         told = words("twin.mape", error=f"{judged['mape']:.1%}", n=len(judged["cells"]), covered=covered)
@@ -87,9 +89,12 @@ def print_sweep(sweep: Mapping[str, Any], console: Console | None = None) -> Non
             setting = clean(point["setting"]).partition(" of the ")[0] + (
                 words("twin.beyond") if point["extrapolated"] else ""
             )
-            table.add_row(setting, *(MISSING if v is None else _number(v["value"]) for v in values))
+            table.add_row(f"{setting}\n\n", *(MISSING if v is None else _with_interval(v) for v in values))
         console.print(clean(rung), style="bold", markup=False, highlight=False)
+        console.print(words("sweep.lines"), markup=False, highlight=False)
         console.print(table)
+    if any(point["extrapolated"] for point in sweep["points"]):
+        console.print(words("twin.beyond.note"), markup=False, highlight=False)
     _lines(console, words("twin.worth"), sweep["words"])
     _lines(console, words("twin.notes"), sweep["warnings"])
 
@@ -117,6 +122,15 @@ def _lines(console: Console, head: str, lines: Iterable[str]) -> None:
         console.print(head, style="bold", markup=False)
         for line in found:
             console.print(f"• {clean(line, 1000)}", markup=False, highlight=False)
+
+
+def _with_interval(value: Mapping[str, float]) -> str:
+    """A predicted value over the ends of its interval, a line each: eight columns of it fit a terminal."""
+    return f"{_number(value['value'])}\n{_short(value['low'])}\n{_short(value['high'])}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
 
 
 def _number(value: float) -> str:

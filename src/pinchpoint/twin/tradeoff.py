@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -20,6 +21,9 @@ OVER: tuple[Over, ...] = (
     "max_sequences",
     "kv_tokens",
 )
+
+
+LONGER = 1.5  # times the longest pause that is there: no setting is worth that
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -96,27 +100,34 @@ def _where_it_ends(points: Sequence[Point]) -> list[str]:
 
 
 def _worth_trying(own: Point, others: Sequence[Point]) -> list[Point]:
-    """Best throughput, shortest longest pause and best TTFT among the others, where they beat what is there."""
+    """Best throughput, shortest longest pause and best TTFT among the others, where they lie past the interval of what is
+    there; none that makes the longest pause half as long again."""
     picks: list[Point] = []
+    calm = [point for point in others if not _ratio(own, point, "longest_ms") > LONGER]
     for name, sign in (("total_tok_s", -1.0), ("longest_ms", 1.0), ("ttft_mean_s", 1.0)):
-        have = [point for point in others if name in point.metrics]
+        have = [point for point in calm if name in point.metrics]
         if not have or name not in own.metrics:
             continue
         best = min(have, key=lambda point: sign * point.metrics[name].value)
-        if (
-            sign * best.metrics[name].value < sign * own.metrics[name].value * (1 + sign * -0.03)
-            and best not in picks
-        ):
+        edge = own.metrics[name].low if sign > 0 else own.metrics[name].high
+        if sign * best.metrics[name].value < sign * edge and best not in picks:
             picks.append(best)
     return picks
+
+
+def _ratio(own: Point, point: Point, name: str) -> float:
+    """NaN where either has no such number."""
+    if name not in own.metrics or name not in point.metrics or own.metrics[name].value <= 0:
+        return math.nan
+    return point.metrics[name].value / own.metrics[name].value
 
 
 def _changes(own: Point, point: Point) -> str:
     parts = []
     for name, label in (("total_tok_s", "throughput"), ("ttft_mean_s", "TTFT"), ("longest_ms", "longest pause"),
                         ("itl_p99_ms", "p99 of gaps"), ("gap_time_p99_ms", "p99 by time")):  # fmt: skip
-        if name in own.metrics and name in point.metrics and own.metrics[name].value > 0:
-            ratio = point.metrics[name].value / own.metrics[name].value
+        ratio = _ratio(own, point, name)
+        if not math.isnan(ratio):
             parts.append(f"{label} {100 * (ratio - 1):+.0f} %" if ratio < 3 else f"{label} × {ratio:.1f}")
     return ", ".join(parts)
 
@@ -124,6 +135,12 @@ def _changes(own: Point, point: Point) -> str:
 def doubts_of(twin: Twin, over: Over) -> list[str]:
     """What a sweep rests on without having seen it."""
     out = [f"extrapolated from {twin.name}: what a rank or a pool of other size costs was never measured"]
+    own = sorted({member.engine.token_budget for member in twin.members()})
+    if over == "token_budget" and len(own) > 1:
+        out.append(
+            f"settings that explain the table differ in budget, {own[0]:,} to {own[-1]:,} per rank: as it is, each has its "
+            "own"
+        )
     if over == "token_budget":
         out[0] = f"no other token budget was measured; the cost per chunk is that of {twin.name}"
     if over == "concurrency":
