@@ -8,6 +8,7 @@ import pytest
 from pinchpoint.analyse.findings import Finding, Findings, RungReading, Stall, Stats
 from pinchpoint.analyse.reading import together
 from pinchpoint.analyse.what_ifs import with_what_ifs
+from pinchpoint.report.words import Words
 
 
 def rung(at: int, total: float, tpot: float, ttft_ms: float = 2000, longest: float = 900) -> RungReading:
@@ -159,6 +160,13 @@ def test_a_twin_of_another_cluster_is_refused():
     )
     assert [one.id for one in found.findings if one.id.startswith("what-if.")] == ["what-if.refused"]
     assert found.what_ifs == []
+    assert said.advice.startswith("fit a twin to this run")
+    fast = run_of(msgspec.structs.replace(rung(32, 3000, 110), speed=20.0, source="measured"))
+    played = claim(
+        with_what_ifs(fast, asked(budgets(point("token_budget", "512", 512, longest=400)))), "refused"
+    )
+    assert played.advice.startswith("what was measured is a twin played at speed 20")
+    assert Words("ko").said.knows(played.advice)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pinchpoint.commands.serve import TwinProcess
 from pinchpoint.plan.model import Endpoint, Load, Plan, Profile
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.report.terminal import print_summary
+from pinchpoint.twin.fromrun import table_of_findings
 from pinchpoint.twin.model import Engine, Step, Twin
 
 # A step of 40 ms whatever it holds; a prompt of 100 tokens is one step of 1 s.
@@ -42,6 +43,11 @@ def test_speed_is_undone_where_the_demo_says_so_and_told_where_not(tmp_path):
         assert rung.output_tok_s == pytest.approx(2 / 0.04 / factor, rel=0.15)
         assert words in (result.folder / "report.html").read_text()
     assert undone.findings.rungs[0].source == "twin"
+    told = table_of_findings(seen.findings, "b").warnings
+    assert told == [
+        "a twin played at speed 20 was measured, by the clock here: its own times are 20 times as long"
+    ]
+    assert table_of_findings(undone.findings, "a").warnings == []
     assert seen.findings.rungs[0].source == "measured"
     # nothing is undone twice: read again, the record says the same
     with RunFolder.open(undone.folder) as folder:

@@ -142,8 +142,7 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
             id=f"{PREFIX}refused", subject="twin", rungs=[r.rung for r in here], value=off,
             unit="share of what was measured",
             claim=f"{asked.origin} is no twin of this cluster: {agreement}; what it says of changes is left out",
-            advice="fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one; where this is such a "
-            "twin, it does not play what holds this run back, and calibrate's fit table says how far it is off",
+            advice=_instead(here),
         )  # fmt: skip
         return msgspec.structs.replace(found, findings=[refused, *rest], what_ifs=[], scale_out=None)
     said = [
@@ -168,6 +167,20 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
         found, findings=[*said, *rest], what_ifs=msgspec.to_builtins(asked.sweeps),
         scale_out=msgspec.to_builtins(asked.scale),
     )  # fmt: skip
+
+
+def _instead(here: Sequence[RungReading]) -> str:
+    """What to do where a twin is none of this cluster."""
+    played = next((r.speed for r in here if r.source == "measured" and r.speed not in (None, 1)), None)
+    if played is not None:
+        return (
+            f"what was measured is a twin played at speed {played:g}, by the clock here: its own times are {played:g} times "
+            "as long; ask of a run at speed 1, or of pinchpoint demo's, which undoes it"
+        )
+    return (
+        "fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one; where this is such a twin, it "
+        "does not play what holds this run back, and calibrate's fit table says how far it is off"
+    )
 
 
 # -- what was measured, and what the twin gives for it ------------------------------------------------------------------

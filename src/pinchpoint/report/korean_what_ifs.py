@@ -43,6 +43,7 @@ WHAT_IFS_SAID: dict[str, str] = {
     "fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one; where this is such a twin, it does not play what holds this run back, and calibrate's fit table says how far it is off": "이 실행에 트윈을 맞추고(pinchpoint calibrate RUN -o twin.yaml) 그것에 물으십시오. 이미 그런 트윈이라면 이 실행을 막는 것을 재현하지 못하는 것이며, 얼마나 빗나가는지는 calibrate의 적합 표에 있습니다",
     "at concurrency {n} the twin gives {a} tok/s where {b} were measured ({share}) and a TPOT of {low} where {most} was measured ({p})": "동시성 {n}에서 트윈은 측정값 {b} tok/s에 대해 {a} tok/s({share}), 측정된 TPOT {most}에 대해 {low}({p})을(를) 냅니다",
     "this run agrees with {a} of the {n} settings that explain the twin's table": "트윈의 표를 설명하는 설정 {n}개 가운데 {a}개가 이 실행과 맞습니다",
+    "what was measured is a twin played at speed {n}, by the clock here: its own times are {m} times as long; ask of a run at speed 1, or of pinchpoint demo's, which undoes it": "측정한 것은 {n}배속으로 돌린 트윈을 여기 시계로 잰 것이며, 트윈 자신의 시간은 {m}배 깁니다. 1배속의 실행이나 배속을 되돌리는 pinchpoint demo의 실행에 물으십시오",
     "at concurrency {n} the twin gives no throughput or no TPOT to compare": "동시성 {n}에서 트윈은 견줄 처리량이나 TPOT을 내지 않습니다",
     "no other token budget was measured; the cost per chunk is that of {NAME}": "다른 토큰 예산은 측정하지 않았습니다. 청크의 비용은 {NAME}의 것입니다",
     "extrapolated from {NAME}: what a rank or a pool of other size costs was never measured": "{NAME}에서 외삽했습니다: 다른 크기의 랭크나 풀의 비용은 측정한 적이 없습니다",

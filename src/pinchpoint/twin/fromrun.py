@@ -47,6 +47,11 @@ def table_of_findings(findings: Findings, path: str | Path) -> Table:
         for r in findings.rungs
         if (why := _why_not(r))
     ]
+    speeds = {r.speed for r in findings.rungs if r.source == "measured" and r.speed not in (None, 1)}
+    warnings += [
+        f"a twin played at speed {speed:g} was measured, by the clock here: its own times are {speed:g} times as long"
+        for speed in sorted(speeds)
+    ]
     return Table(Path(path).name, rows, warnings)
 
 
