@@ -174,8 +174,8 @@ def _instead(here: Sequence[RungReading]) -> str:
     played = next((r.speed for r in here if r.source == "measured" and r.speed not in (None, 1)), None)
     if played is not None:
         return (
-            f"what was measured is a twin played at speed {played:g}, by the clock here: its own times are {played:g} times "
-            "as long; ask of a run at speed 1, or of pinchpoint demo's, which undoes it"
+            f"what was measured is a twin played at speed {played:g}, by the clock here: its own times are {played:g} "
+            "times as long; ask of a run at speed 1, or of pinchpoint demo's, which undoes it"
         )
     return (
         "fit a twin to this run (pinchpoint calibrate RUN -o twin.yaml) and ask that one; where this is such a twin, it "
