@@ -19,7 +19,8 @@ def bytes_of(path: Path | str, most: int = MOST_BYTES) -> bytes:
     with Path(path).open("rb") as file:
         found = file.read(most + 1)
     if len(found) > most:
-        raise OSError(errno.EFBIG, f"it holds more than {most / 1e6:,.0f} MB", str(path))
+        size = f"{most / 1e6:,.0f} MB" if most >= 1_000_000 else f"{most / 1e3:,.0f} kB"
+        raise OSError(errno.EFBIG, f"it holds more than {size}", str(path))
     return found
 
 

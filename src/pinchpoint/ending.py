@@ -45,7 +45,10 @@ def guarded(app: App, arguments: list[str] | None) -> NoReturn:
         if fault.errno not in _FULL:
             _fail(_own_fault(fault))
         _discard_output()
-        _fail(f"{fault}; free space, or send the output elsewhere. {_KEPT}")
+        room = "" if fault.errno == errno.EROFS else "free space, or "
+        _fail(
+            f"{fault.strerror or fault}: {fault.filename or 'output'}; {room}send the output elsewhere. {_KEPT}"
+        )
     except Exception as fault:  # noqa: BLE001 - by the rules of pinchpoint.errors a fault of ours, said and kept
         _fail(_own_fault(fault))
     try:
@@ -71,11 +74,13 @@ def _help_for(app: App, arguments: list[str]) -> str:
 
 
 def _hear_signals() -> None:
-    """SIGTERM ends a command as Ctrl-C does; a run in flight hears both itself."""
+    """SIGTERM, and a terminal that is gone, end a command as Ctrl-C does; a run in flight hears them itself."""
     with contextlib.suppress(
         ValueError
     ):  # a thread of somebody's program: signals are that program's to hear
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not ignored, as under nohup
+            signal.signal(signal.SIGHUP, signal.default_int_handler)
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 

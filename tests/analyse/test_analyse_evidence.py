@@ -451,3 +451,28 @@ def test_a_ceiling_of_a_phase_that_was_not_alone_says_so():
     assert words(False).endswith("; the phase was not alone there")
     assert "alone" not in words(True)
     assert Words("ko").said.knows(words(False))
+
+
+# -- failures -----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_cut_off_here_is_no_failure_of_the_endpoint():
+    """Ctrl-C twice: three of twelve were cut off, and a rung in which every one was."""
+    some = rung(0, "mixed", 64, 16, 2, 500, requests=12, ok=9, failed=3, errors={"cancelled": 3}, client=FINE)
+    whole = rung(1, "mixed", 64, 16, 3, 0, requests=3, ok=0, failed=3, errors={"cancelled": 3}, valid=False,
+                 invalid_reasons=["every request was cut off by the client before it ended"], client=FINE)  # fmt: skip
+    found = together([some, whole])
+    assert state(found, "errors") == "cleared"
+    assert words(found, "errors") == "all 9 requests that were not cut off here succeeded"
+    assert "Errors" not in found.verdict.sentence
+    assert Words("ko").said.knows(words(found, "errors"))
+    also = msgspec.structs.replace(some, ok=8, failed=4, errors={"cancelled": 3, "timeout": 1})
+    assert words(together([also]), "errors").startswith("1 of 12 requests failed (1 timeout)")
+
+
+def test_what_failed_where_the_load_generator_was_the_limit_is_not_the_endpoints():
+    fine = rung(0, "mixed", 64, 16, 2, 500, requests=12, ok=12, client=FINE)
+    late = rung(1, "mixed", 64, 16, 4, 400, requests=10, ok=9, failed=1, errors={"timeout": 1}, valid=False,
+                invalid_reasons=["10 % of the requests failed, more than 5 %"], client=LATE)  # fmt: skip
+    assert state(together([fine, late]), "errors") == "cleared"
+    assert state(together([late]), "errors") == "binds"  # there is no other to go by

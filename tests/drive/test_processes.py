@@ -154,3 +154,23 @@ def test_nothing_is_left_open(scripted, tmp_path):
     while psutil.Process().num_fds() > before + 4 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert psutil.Process().num_fds() <= before + 4
+
+
+def test_a_stop_of_our_own_is_no_silence_of_the_server(scripted, tmp_path):
+    """A token every 50 ms, and the worker is stopped for twice the idle timeout: what came meanwhile was never read."""
+    slow = Script(replies=(Reply(ttft_ms=10, gap_ms=50),))
+    plan = plan_for(scripted(slow).url, workers=1, endpoint={"idle_timeout_s": 0.6})
+    stopped = []
+
+    def stop(progress):
+        if progress.tokens and not stopped:
+            (worker,) = children()
+            stopped.append(worker.pid)
+            worker.suspend()
+            time.sleep(1.2)
+            worker.resume()
+
+    with RunFolder.create(tmp_path / "run", plan, {}) as folder, open_fleet(plan, IDS, folder) as fleet:
+        done = fleet.run(closed(2, 2, osl=60, warmup=0), stop)
+    assert stopped
+    assert (done.ok, done.failed) == (2, {})

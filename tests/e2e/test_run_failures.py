@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
+import json
 import socket
 import threading
 
@@ -24,6 +27,47 @@ QUICK = (
 )
 FAST = Reply(ttft_ms=5, gap_ms=2)
 SECRET = "sk-a-very-secret-key-7f3a"
+
+
+@contextlib.contextmanager
+def answering(server: str, model: str):
+    """An endpoint that says so of itself; answers are streamed, as long as asked, and end with their connection."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def version_string(self) -> str:
+            return server
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            known = self.path == "/v1/models"
+            body = json.dumps({"data": [{"id": model}]} if known else {}).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            n, prompt = asked.get("max_tokens", 4), asked.get("prompt", [])
+            usage = {"prompt_tokens": len(prompt), "completion_tokens": n, "total_tokens": len(prompt) + n}
+            events = [{"choices": [{"index": 0, "text": " a", "finish_reason": None}]} for _ in range(n)]
+            events[-1]["choices"][0]["finish_reason"] = "length"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for event in [*events, {"choices": [], "usage": usage}]:
+                self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+            self.wfile.write(b"data: [DONE]\n\n")
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{served.server_port}"
+        finally:
+            served.shutdown()
 
 
 def closed_port() -> int:
@@ -137,6 +181,36 @@ def test_keys_appear_in_no_file_and_no_message(scripted, pinchpoint):
         assert len(files) > 5
         assert (pinchpoint.home / f"out{number}" / "report.html") in files
         assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+def test_a_server_that_says_the_key_of_itself_does_not_bring_it_into_the_record(pinchpoint):
+    """In its Server header it is hidden; a model of that name would stand in every file, and is refused."""
+    with answering(server=SECRET, model="m") as url:
+        done = pinchpoint("run", "-u", url, *QUICK[:-1], "out", OPENAI_API_KEY=SECRET)
+    assert SECRET not in done.said
+    for path in (pinchpoint.home / "out").rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+    with answering(server="plain", model=f"model-{SECRET}") as url:
+        refused = pinchpoint("run", "-u", url, *QUICK[:-1], "out2", OPENAI_API_KEY=SECRET)
+    assert refused.code == 2
+    assert "its model's name repeats the key" in refused.said
+    assert SECRET not in refused.said
+    assert not (pinchpoint.home / "out2").exists()
+
+
+def test_a_home_folder_is_one_and_not_two(scripted, pinchpoint):
+    """``~`` is the home folder for all that is written; the home of nobody is refused."""
+    home = pinchpoint.home / "at-home"
+    home.mkdir()
+    done = pinchpoint(
+        "run", "-u", scripted(Script(replies=(FAST,))).url, *QUICK[:-1], "~/runs/one", HOME=str(home)
+    )
+    assert done.whole, done.said
+    assert (home / "runs" / "one" / "plan.json").exists()
+    assert not (pinchpoint.home / "~").exists()
+    nobody = pinchpoint("run", "-u", "http://127.0.0.1:9", *QUICK[:-1], "~nobody-at-all/one")
+    assert nobody.code == 2
+    assert "write the whole path" in nobody.said
 
 
 def test_a_server_that_repeats_the_key_does_not_bring_it_into_the_record(scripted, pinchpoint):

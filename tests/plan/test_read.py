@@ -75,7 +75,7 @@ def test_flags_win_over_overrides_win_over_the_file(tmp_path):
         ({"lang": "fr"}, "the report speaks en and ko, not 'fr'"),
         ({"concurency": "8"}, "did you mean concurrency"),
         # So large that planning or holding it would never end.
-        ({"num_runs": "1e9"}, "--num-runs: '1e9' is beyond 1,000"),
+        ({"num_runs": "1e9"}, "--num-runs: '1e9' is beyond 100,"),
         ({"request_count": "1e30"}, "--request-count: '1e30' is beyond"),
         ({"warmup_request_count": "1e18"}, "--warmup-request-count: '1e18' is beyond"),
         ({"workers": "1000000"}, "--workers: '1000000' is beyond"),
@@ -195,3 +195,12 @@ def test_a_file_without_an_end_is_no_plan(tmp_path):
     (tmp_path / "plan.toml").symlink_to("/dev/zero")
     with pytest.raises(PlanError, match=r"plan\.toml.*more than 67 MB"):
         read_plan(tmp_path / "plan.toml")
+
+
+def test_a_key_that_is_there_twice_says_nothing(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text('\ufeff{"url": ["http://a:1"], "concurrency": [8], "url": ["http://b:2"]}')
+    with pytest.raises(PlanError, match=r"plan.json: 'url' is there twice"):
+        read_plan(path, (), {})
+    path.write_text('\ufeff{"url": ["http://a:1"]}')  # a byte order mark is none of its text
+    assert read_plan(path, (), {}).endpoint.urls == ("http://a:1",)

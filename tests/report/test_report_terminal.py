@@ -18,6 +18,7 @@ from pinchpoint.analyse.findings import (
     Stats,
     Verdict,
 )
+from pinchpoint.analyse.gaps import BUNDLES
 from pinchpoint.report.failures import Failure
 from pinchpoint.report.terminal import advice_lines, print_summary
 from pinchpoint.report.words import Words
@@ -198,3 +199,24 @@ def test_failures_say_what_the_server_said():
     failures = [Failure(0, "http", 3, 503, "no slot is \x1b[2Jfree")]
     text = printed(Findings(rungs=[rung]), failures=failures)
     assert "http (3): HTTP 503, no slot is \\x1b[2Jfree" in text
+
+
+def test_what_hides_the_tokens_stands_beside_the_numbers(finished):
+    """Buffered arrivals, ten tokens an event, answers in one piece: each a mark, with its footnote."""
+    first = finished[1].rungs[0]
+    mixed = next(r for r in finished[1].rungs if r.gap_ms is not None)
+    held = msgspec.structs.replace(
+        mixed,
+        refused={"interference.base_gap_ms": f"{BUNDLES} (the median gap is near zero): no gap is a step"},
+    )
+    several = msgspec.structs.replace(mixed, rung=91, concurrency=77, tokens_per_event=10.0)
+    whole = msgspec.structs.replace(first, rung=92, concurrency=78, warnings={"not_streamed": 3})
+    empty = msgspec.structs.replace(first, rung=93, concurrency=79, warnings={"no_token_event": 1})
+    said = " ".join(printed(Findings(rungs=[held, several, whole, empty])).split())
+    for note in (
+        "TTFT and gaps are of what holds tokens on their way",
+        "events carry 10.0 tokens on average: gaps are not inter-token latencies",
+        "3 answers came in one piece, not streamed",
+        "1 answer has tokens by usage and none in an event",
+    ):
+        assert note in said, note

@@ -30,6 +30,9 @@ def test_the_same_twin_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+MEMBER = "{weight: WEIGHT, engine: {}, step: {base_ms: 1}, client: {}, protocol: {}}"
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -52,6 +55,19 @@ def test_the_same_twin_gives_the_same_bytes(tmp_path):
         (
             "step: {base_ms: 1}\nexchange: {dispatch: {network_error: .nan}, combine: {}, origin: me}",
             "network_error is nan",
+        ),
+        *(
+            (f"step: {{base_ms: 1}}\nensemble: [{MEMBER.replace('WEIGHT', weight)}]", said)
+            for weight, said in (
+                ("0", "no setting of ensemble has a weight above zero"),
+                (".nan", r"ensemble\[0\].weight is nan"),
+                ("-1", r"ensemble\[0\].weight is -1"),
+                (".inf", r"ensemble\[0\].weight is inf"),
+            )
+        ),
+        (
+            f"step: {{base_ms: 1}}\nensemble: [{', '.join([MEMBER.replace('WEIGHT', '1')] * 201)}]",
+            "holds 201 settings",
         ),
     ],
 )

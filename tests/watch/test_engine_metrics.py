@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from pinchpoint.analyse.engine_metrics import engine_rows
-from pinchpoint.analyse.engine_page import Series, buckets_of, large_steps, quantile
+from pinchpoint.analyse.engine_page import Series, buckets_of, large_steps, load_page, quantile
 from pinchpoint.analyse.engine_ranks import over_pages
 from pinchpoint.analyse.findings import ClientView, Pause, RungReading, Stats
+from pinchpoint.plan.model import Plan
+from pinchpoint.record.folder import RunFolder
+from pinchpoint.units import SECOND
 
 S = 1_000_000_000
 WHOLE = (10 * S, 60 * S)
@@ -322,3 +325,23 @@ def test_no_common_bound_is_no_quantile():
     (row,) = only(engine_rows(grids, reading(), WHOLE, "e"))
     assert row["gap_p99_ms"] is None
     assert "no bound in common" in row["refused"]["gap_p99_ms"]
+
+
+def test_what_cannot_be_is_no_reading(tmp_path):
+    """A cache 600 % full, requests below zero, and no numbers: as a page served them."""
+    t = np.arange(40) * SECOND // 2
+    said = {
+        "kv_use": np.linspace(0, 6, 40),
+        "running": np.where(np.arange(40) % 2, 3.0, -3.0),
+        "waiting": np.where(np.arange(40) % 4, 5.0, np.inf),
+    }
+    with RunFolder.create(tmp_path / "run", Plan(), {}) as folder:
+        for number, (metric, value) in enumerate(said.items()):
+            folder.write_table("samples", f"watch-x-{number:04d}", {
+                "t_ns": t, "source": ["e"] * 40, "entity": ["rank=0"] * 40, "metric": [metric] * 40, "unit": [""] * 40,
+                "value": value,
+            })  # fmt: skip
+        found = load_page(folder, "e", (0, 20 * SECOND))
+    assert sorted(name for name, _ in found) == ["running", "waiting"]
+    assert set(found["running", "rank=0"].value) == {3.0}
+    assert set(found["waiting", "rank=0"].value) == {5.0}

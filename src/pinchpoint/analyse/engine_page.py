@@ -30,6 +30,10 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MARGIN_NS = 10 * SECOND
+SHARES, MOST_SHARE = (
+    ("kv_use",),
+    1.01,
+)  # gauges that are shares of one, and the rounding that some allow themselves
 SHARDS = ("pp_rank", "tp_rank")  # ranks that repeat what others of the same scheduler count
 
 
@@ -101,9 +105,20 @@ def load_page(folder: RunFolder, source: str, whole: tuple[int, int]) -> Page:
         [source, whole[0] - MARGIN_NS, whole[1] + MARGIN_NS],
     )
     t = np.asarray(rows["t_ns"]).astype(np.int64)
-    value = np.asarray(rows["value"], dtype=np.float64)
+    value = np.asarray(np.ma.filled(rows["value"], np.nan), dtype=np.float64)
     names = list(zip((str(m) for m in rows["metric"]), (str(e) for e in rows["entity"]), strict=True))
-    return {names[part.start]: Series(t[part], value[part]) for part in stretches(names)}
+    found = {
+        names[part.start]: _possible(names[part.start][0], t[part], value[part]) for part in stretches(names)
+    }
+    return {name: series for name, series in found.items() if len(series.t)}
+
+
+def _possible(metric: str, t: Ints, value: Floats) -> Series:
+    """What can be: nothing an engine counts is below zero or no number, and a share above one is another quantity."""
+    can = np.isfinite(value) & (value >= 0)
+    if metric in SHARES and (value[can] > MOST_SHARE).any():
+        can[:] = False
+    return Series(t[can], value[can])
 
 
 def stretches(keys: Sequence[object]) -> Iterator[slice]:

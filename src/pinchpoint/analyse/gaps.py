@@ -13,6 +13,7 @@ from pinchpoint.units import MILLISECOND
 
 __all__ = [
     "BUFFERED",
+    "ONE_EACH",
     "ONE_INSTANT",
     "Base",
     "Gaps",
@@ -25,6 +26,7 @@ __all__ = [
     "window_gaps",
 ]
 
+ONE_EACH = 0.01  # tokens per event within this of 1: a gap is a token's
 STALL = 3.0  # a gap over this many base gaps is a stall
 
 NEAR_ZERO_NS = 0.1 * MILLISECOND  # two events of one read, or of one wake-up of the reader

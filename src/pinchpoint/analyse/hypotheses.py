@@ -6,12 +6,13 @@ from pinchpoint.analyse.admission import queue
 from pinchpoint.analyse.blocking import IDLE_HOST, interference
 from pinchpoint.analyse.fabric_causes import bandwidth, congestion, expert_skew, latency, paths
 from pinchpoint.analyse.figures import many, percent
-from pinchpoint.analyse.findings import Findings, Hypothesis
+from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.analyse.gpu_causes import clocks
 from pinchpoint.analyse.phases import decode, pauses, prefill
 from pinchpoint.analyse.trust import HEAVY, SHORT, limited, only_the_generator
 from pinchpoint.analyse.watched import asks, front_end, kv, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided
+from pinchpoint.vocab import ErrorKind
 
 __all__ = ["HYPOTHESES", "remedy"]
 
@@ -24,9 +25,9 @@ def client(found: Findings) -> Hypothesis:
     """The load generator itself."""
     views = [(r, r.client) for r in found.rungs if r.client is not None and r.client.limited is not None]
     if not views:
-        return undecided(
-            "client", "the load generator left no samples of itself", "a run that is measured, not simulated"
-        )
+        measured = any(r.source == "measured" for r in found.rungs)
+        would = "longer rungs" if measured else "a run that is measured, not simulated"
+        return undecided("client", "the load generator left no samples of itself", would)
     late = [(r, view) for r, view in views if view.limited]
     if not late:
         return Hypothesis(
@@ -50,24 +51,35 @@ def remedy(found: Findings) -> str:
 
 
 def errors(found: Findings) -> Hypothesis:
-    """Requests that failed."""
-    asked, failed = sum(r.requests for r in found.rungs), sum(r.failed for r in found.rungs)
+    """Requests that failed; what was cut off here (Ctrl-C, the drain limit) is no failure, and what failed in a rung that
+    the load generator made is not the endpoint's."""
+    rungs = [r for r in found.rungs if not limited(r)] or found.rungs
+    asked, own = sum(r.requests for r in rungs), sum(map(_cut_off, rungs))
+    failed = sum(r.failed for r in rungs) - own
     if not failed:
-        return Hypothesis(cause="errors", state="cleared", words=f"all {asked} requests succeeded")
-    worst = max(found.rungs, key=lambda r: r.failed / max(1, r.requests))
-    share = worst.failed / max(1, worst.requests)
+        words = (
+            f"all {asked} requests succeeded"
+            if not own
+            else f"all {asked - own} requests that were not cut off here succeeded"
+        )
+        return Hypothesis(cause="errors", state="cleared", words=words)
+    worst = max(rungs, key=lambda r: (r.failed - _cut_off(r)) / max(1, r.requests))
+    share = (worst.failed - _cut_off(worst)) / max(1, worst.requests)
     kinds: dict[str, int] = {}
-    for r in found.rungs:
+    for r in rungs:
         for kind, n in r.errors.items():
-            kinds[kind] = kinds.get(kind, 0) + n
+            if kind != ErrorKind.CANCELLED:
+                kinds[kind] = kinds.get(kind, 0) + n
     listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda k: -k[1]))
-    binds = any(
-        "failed, more than" in why or "no request" in why for r in found.rungs for why in r.invalid_reasons
-    )
+    binds = any("failed, more than" in why or "no request" in why for r in rungs for why in r.invalid_reasons)
     return Hypothesis(
         cause="errors", state="binds" if binds else "contributes", strength=0.99 if binds else share,
         words=f"{failed} of {asked} requests failed ({listed}); at worst {percent(share)} in {label(worst)}",
     )  # fmt: skip
+
+
+def _cut_off(r: RungReading) -> int:
+    return r.errors.get(ErrorKind.CANCELLED, 0)
 
 
 def ranks(found: Findings) -> Hypothesis:

@@ -96,10 +96,14 @@ def _invalid(rung: RungView, count: int, failed: int, kinds: Counter[str]) -> li
     reasons = []
     if rung.tables.facts.note.startswith(CUT_SHORT):
         reasons.append(rung.tables.facts.note)
-    if count == failed:
-        reasons.append("no request succeeded")
     # What we cut off ourselves, at the end or on Ctrl-C, is no error of the endpoint.
     own = kinds.get(ErrorKind.CANCELLED.value, 0)
+    if count == failed:
+        reasons.append(
+            "no request succeeded"
+            if own < failed
+            else "every request was cut off by the client before it ended"
+        )
     share, most = (failed - own) / max(1, count), rung.context.max_error_share
     if share > most:
         reasons.append(

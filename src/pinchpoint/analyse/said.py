@@ -11,7 +11,7 @@ from pinchpoint.analyse.blocking import CAUSE
 from pinchpoint.analyse.doubts import doubts_of
 from pinchpoint.analyse.figures import capital, many, ms, percent, rate, several
 from pinchpoint.analyse.findings import Ceiling, Finding, Findings, RungReading
-from pinchpoint.analyse.gaps import own_median_share
+from pinchpoint.analyse.gaps import ONE_EACH, own_median_share
 from pinchpoint.analyse.gpus import gpu_use
 from pinchpoint.analyse.ladders import (
     Ladder,
@@ -31,7 +31,6 @@ __all__ = ["findings_of"]
 
 BLIND = 1.5  # p99 over p50 of the gaps up to here shows no stall
 SEEN = 0.05  # share of decode time
-ONE_EACH = 0.01  # tokens per event within this of 1: a gap is a token's
 BEYOND = 1.5  # a pause of this many times the prefill of what waited is not that prefill alone
 
 PAUSED = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Interference, Stall
-from pinchpoint.analyse.gaps import BUFFERED, ONE_INSTANT, STALL, bundled, excess_share, stalls
+from pinchpoint.analyse.gaps import BUFFERED, ONE_EACH, ONE_INSTANT, STALL, bundled, excess_share, stalls
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
 from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
@@ -39,7 +39,7 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
     elif bundled(base.reason):
         rung.notes.append(f"{base.reason}; {HELD}")
     each = rung.tokens_per_event
-    if each is not None and abs(each - 1) > 0.01:
+    if each is not None and abs(each - 1) > ONE_EACH:
         rung.notes.append(f"events carry {each:.3g} tokens on average: gaps are not inter-token latencies")
     lengths = rung.gaps.length.astype(np.float64)
     cut = _cut_by_close(rung.tables, rung.served, rung.window)

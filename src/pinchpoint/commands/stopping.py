@@ -50,7 +50,8 @@ class Deadline:
 
 
 class Interrupts:
-    """What Ctrl-C and SIGTERM do: while rungs are driven the first drains and the second cuts off.
+    """What Ctrl-C, SIGTERM and SIGHUP (a terminal that is gone) do: while rungs are driven the first drains and the second
+    cuts off.
 
     Before and after, when nothing is in flight, a press ends the command; only the second of two is let pass, for it
     was meant for a rung that ended a moment before.
@@ -76,7 +77,10 @@ def interrupts_heard() -> Iterator[Interrupts]:
     """Hear the signals, where they reach this thread at all."""
     state = Interrupts()
     try:
-        before = {number: signal.signal(number, state.press) for number in (signal.SIGINT, signal.SIGTERM)}
+        heard = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: the terminal may go
+            heard.append(signal.SIGHUP)
+        before = {number: signal.signal(number, state.press) for number in heard}
     except ValueError:  # not the main thread: a notebook's or a test's
         yield state
         return

@@ -88,7 +88,11 @@ def _look_at_answers(heard: list[Heard], notes: list[str], facts: dict[str, Any]
     facts["usage"] = all(answer.output_tokens_source == TokenSource.USAGE for answer in answers)
     facts["tokens_per_event_known"] = all(all(answer.event_tokens) for answer in answers)
     if not facts["usage"]:
-        notes.append("the server sends no usage: output tokens are counted by events, an estimate")
+        notes.append(
+            "the server sends no usage that can be true: output tokens are counted by events, an estimate"
+            if any(Warn.USAGE_CONTRADICTS in answer.warnings for answer in answers)
+            else "the server sends no usage: output tokens are counted by events, an estimate"
+        )
     if any(Warn.NOT_STREAMED in answer.warnings for answer in answers):
         notes.append("answers are not streamed: there will be no TTFT, no TPOT and no gaps")
     lengths = sorted({answer.output_tokens or 0 for answer in answers})

@@ -123,15 +123,18 @@ class Pool:
         elif await connection.settle(_SETTLE_S):
             self._idle[connection.endpoint].append(connection)
 
-    def sweep(self, share: int) -> None:
-        """Visit one ``share``-th of the connections: parse what waits, end what has been silent for too long."""
+    def sweep(self, share: int, late_ns: int = 0) -> None:
+        """Visit one ``share``-th of the connections: parse what waits, end what has been silent for too long.
+
+        ``late_ns``: by which this process is late itself. What came meanwhile may not be read yet, and is no silence.
+        """
         lines = self._open
         if not lines:
             return
         now = now_ns()
         for _ in range(-(-len(lines) // share)):
             self._cursor = (self._cursor + 1) % len(lines)
-            lines[self._cursor].look(now, self._idle_limit_ns)
+            lines[self._cursor].look(now, self._idle_limit_ns + late_ns)
         if self._cursor == 0 or len(lines) < share:
             self._open = [line for line in lines if not line.closed]
             self._cursor = 0 if not self._open else self._cursor % len(self._open)

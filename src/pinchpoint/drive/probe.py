@@ -15,7 +15,7 @@ from pinchpoint.drive.client import Client, Heard
 from pinchpoint.drive.lengths import measure_lengths
 from pinchpoint.drive.reaching import tls_context
 from pinchpoint.drive.refusals import without
-from pinchpoint.drive.secrets import look_up
+from pinchpoint.drive.secrets import look_up, scrubbed
 from pinchpoint.errors import EndpointError, PlanError
 from pinchpoint.plan.model import Plan, Profile, Rung
 from pinchpoint.plan.prompts import Prompts
@@ -68,7 +68,7 @@ def probe(plan: Plan, *, text: bool = False) -> Probed:
         other.model = first.model
         other.must_answer(first.dialect)
         first.facts["connect_ms"] += other.facts["connect_ms"]
-    return Probed(first.model, first.dialect, first.facts)
+    return Probed(first.model, first.dialect, scrubbed(secrets, first.facts))
 
 
 def _unasked(plan: Plan, text: bool) -> Probed:
@@ -132,6 +132,11 @@ class _Probing:
             if len(names) > 1:
                 raise self.client.fail(f"it serves several models: {shown}", "name one with --model")
             self.model = names[0]
+            if self.client.secrets.scrub(self.model) != self.model:
+                raise self.client.fail(
+                    "its model's name repeats the key that was sent, and would stand in every file",
+                    "look at what answers there",
+                )
         elif self.model not in names:
             raise self.client.fail(
                 f"it does not serve {self.model!r}, but: {shown}", "name one of these with --model"

@@ -157,7 +157,7 @@ class RungShare:
             await asyncio.sleep(_TICK_NS / SECOND)
             now = now_ns()
             watch.tick(max(0, now - due), len(share.in_flight))
-            pool.sweep(_SWEEP_TICKS)
+            pool.sweep(_SWEEP_TICKS, max(0, now - due))
             share.check_drain(now)
             await self._files.relieve()
             if now - reported >= _PROGRESS_NS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from pinchpoint.bounded import text_of
 from pinchpoint.errors import PlanError
 from pinchpoint.plan.model import Endpoint
 
-__all__ = ["Secrets", "look_up"]
+__all__ = ["Secrets", "look_up", "scrubbed"]
 
 _TOLD_BY = 8  # characters of a secret that nothing else holds
 _MOST_KEY = 64 * 1024  # bytes of a file that holds one
@@ -45,6 +46,15 @@ class Secrets(msgspec.Struct, frozen=True):
                     end = at + size
             text = found + text[end:]
         return text
+
+
+def scrubbed(secrets: Secrets, value: Any) -> Any:
+    """``value``, lists and mappings with all in them, without the secrets: a server may say them anywhere."""
+    if isinstance(value, str):
+        return secrets.scrub(value)
+    if isinstance(value, dict):
+        return {scrubbed(secrets, key): scrubbed(secrets, inner) for key, inner in value.items()}
+    return [scrubbed(secrets, inner) for inner in value] if isinstance(value, list) else value
 
 
 def look_up(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> Secrets:

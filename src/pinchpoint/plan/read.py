@@ -14,6 +14,7 @@ A plan file (TOML, YAML or JSON) uses the names of the flags, with ``_`` or ``-`
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -82,7 +83,7 @@ FIELDS: dict[str, tuple[str, values.Reader]] = {
     "random_seed": ("seed", values.at_most(values.MAX_SEED, values.count_or_zero)),
     "skip_check": ("skip_check", values.flag),
     "no_self_check": ("self_check", values.negated),
-    "output_dir": ("output_dir", values.text),
+    "output_dir": ("output_dir", values.place),
     "lang": ("lang", values.language),
     "metadata": ("metadata", values.labels),
     # Read together, below:
@@ -164,7 +165,7 @@ def _read_file(path: Path) -> dict[str, Any]:
             case ".yaml" | ".yml":
                 found = read_yaml(data)
             case ".json":
-                found = msgspec.json.decode(data)
+                found = _json(data)
             case other:
                 raise PlanError(
                     f"{path}: a plan is .toml, .yaml or .json, not {other or 'a file without ending'}"
@@ -178,6 +179,19 @@ def _read_file(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise PlanError(f"{path}: a plan is a table of keys, this is a {type(found).__name__}")
     return {str(key): value for key, value in found.items()}
+
+
+def _json(data: bytes) -> Any:
+    """What a JSON file says; a key that is there twice says nothing."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+        return found
+
+    return json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
 
 
 def _split(text: str) -> tuple[str, Any]:

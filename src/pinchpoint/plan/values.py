@@ -24,7 +24,7 @@ MAX_TOKENS = 10_000_000
 MAX_REQUESTS = 10_000_000
 MIN_RATE, MAX_RATE = 1e-5, 1_000_000.0
 MAX_SECONDS = 31 * 86_400.0
-MAX_RUNS = 1000
+MAX_RUNS = 100
 MAX_WORKERS = 1024
 MAX_SEED = 2**63 - 1
 
@@ -153,6 +153,18 @@ def positive_numbers(value: Any) -> tuple[float, ...]:
     return tuple(
         positive(part) for item in items for part in (words(item) if isinstance(item, str) else [item])
     )
+
+
+def place(value: Any) -> str:
+    """A path; ``~`` is the home folder, as in a shell.
+
+    Raises:
+        PlanError: no text, or the home folder of nobody.
+    """
+    try:
+        return str(Path(text(value)).expanduser())
+    except RuntimeError as fault:
+        raise PlanError(f"{value!r}: {fault}; write the whole path") from None
 
 
 def counts(flag: str, value: Any) -> list[int]:

@@ -86,7 +86,7 @@ def write_parquet(path: Path, types: tables.Columns, columns: Mapping[str, Colum
     def put(unfinished: Path) -> None:
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.register("handed", arrays)
-            target = str(unfinished).replace("'", "''")
+            target = str(unfinished.absolute()).replace("'", "''")  # a leading ~ is a name, to all but DuckDB
             connection.execute(
                 f"COPY (SELECT {select} FROM handed) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
             )

@@ -339,7 +339,7 @@ class RunFolder:
         assert self._connection is not None
         select = ", ".join(self._scaled(name, column, kind) for column, kind in types.items())
         if files:
-            listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+            listed = ", ".join("'" + str(path.absolute()).replace("'", "''") + "'" for path in files)
             origin = f"read_parquet([{listed}])"
         else:
             empty = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in types.items())
@@ -399,7 +399,9 @@ def _read_marks(path: Path) -> list[Mark]:
     try:
         with duckdb.connect(config={"threads": 1}) as connection:
             names = ", ".join(f'"{name}"' for name in MARKS)
-            rows = connection.execute(f"SELECT {names} FROM read_parquet(?)", [str(path)]).fetchall()
+            rows = connection.execute(
+                f"SELECT {names} FROM read_parquet(?)", [str(path.absolute())]
+            ).fetchall()
         return [msgspec.convert(dict(zip(MARKS, row, strict=True)), Mark) for row in rows]
     except (duckdb.Error, msgspec.ValidationError) as failure:
         raise RecordError(

@@ -12,10 +12,12 @@ from typing import Literal
 import msgspec
 
 from pinchpoint.analyse.findings import Ceiling, Findings, RungReading
+from pinchpoint.analyse.gaps import ONE_EACH, bundled
 from pinchpoint.plan.model import Profile
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
 from pinchpoint.report.words import Words
+from pinchpoint.vocab import Warn
 
 __all__ = [
     "Cell",
@@ -369,5 +371,17 @@ def _oddities(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:
         yield "convoy", words("note.convoy")
     if reading.client is not None and reading.client.limited:
         yield "client", words("note.client", why="; ".join(reading.client.reasons) or unknown)
+    held = reading.refused.get("interference.base_gap_ms")
+    if held is not None and bundled(held):
+        yield "bundled", words("note.bundled", why=held)
+    if (
+        reading.gap_ms is not None
+        and reading.tokens_per_event
+        and abs(reading.tokens_per_event - 1) > ONE_EACH
+    ):
+        yield "events", words("note.events", n=figures.plain(reading.tokens_per_event))
+    for warning in (Warn.NOT_STREAMED, Warn.NO_TOKEN_EVENT):
+        if reading.warnings.get(warning):
+            yield "unseen", words(f"note.{warning}", n=reading.warnings[warning])
     for asked, drift in sorted(reading.length_drift.items()):
         yield "length", words("note.length", what=asked.upper(), drift=f"{drift:+.1%}")

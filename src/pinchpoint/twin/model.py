@@ -211,6 +211,7 @@ class Twin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [msgspec.structs.replace(member, weight=member.weight / total) for member in self.ensemble]
 
 
+MOST_SETTINGS = 200
 MOST_REDUNDANT = 16_384  # a few copies of every expert of any model known, on any number of ranks
 _POSITIVE = ("token_budget", "ranks", "max_sequences", "prefill_ranks")
 _SHARES = ("prefix_cached_share", "overlap_share")
@@ -246,9 +247,24 @@ def check_twin(twin: Twin, where: str = "twin") -> None:
         costs = step.base_ms or step.coverage_ms or step.per_sequence_us or step.prefill_token_us
         if not costs and not no_step:
             raise TableError(f"{where}: {prefix}step has no cost at all: an engine that takes no time")
+    _check_weights(twin, where)
     _check_fabric(twin, where)
     if twin.schema != 1:
         raise TableError(f"{where}: schema {twin.schema} is not known here; this version reads schema 1")
+
+
+def _check_weights(twin: Twin, where: str) -> None:
+    for i, member in enumerate(twin.ensemble):
+        if not 0 <= member.weight < 1e9:  # NaN is neither
+            raise TableError(
+                f"{where}: ensemble[{i}].weight is {member.weight}; it must be 0 or more and finite"
+            )
+    if twin.ensemble and not sum(member.weight for member in twin.ensemble) > 1e-9:
+        raise TableError(f"{where}: no setting of ensemble has a weight above zero")
+    if len(twin.ensemble) > MOST_SETTINGS:
+        raise TableError(
+            f"{where}: ensemble holds {len(twin.ensemble):,} settings; at most {MOST_SETTINGS} are played"
+        )
 
 
 def _check_exchange(value: Any, where: str) -> None:
