@@ -30,10 +30,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MARGIN_NS = 10 * SECOND
-SHARES, MOST_SHARE = (
-    ("kv_use",),
-    1.01,
-)  # gauges that are shares of one, and the rounding that some allow themselves
+SHARES = ("kv_use",)  # gauges that are shares of one
+MOST_SHARE = 1.01  # the rounding that some engines allow themselves
 SHARDS = ("pp_rank", "tp_rank")  # ranks that repeat what others of the same scheduler count
 
 
