@@ -103,7 +103,7 @@ METRICS: dict[str, tuple[str, str, str]] = {
         "Interference",
         "share of decode time",
         "1 − TPOT of decode alone at an equal number of decoding "
-        "streams / TPOT of the rung; where no decode-only ladder exists, Σ (gap − base gap) / Σ gaps stands in.",
+        "streams / TPOT of the rung; where no decode-only ladder exists, what gaps hold beyond the rung's own base gap.",
     ),
     "stall": ("Stall", "count", "A gap longer than three times the base gap."),
     "pause": (

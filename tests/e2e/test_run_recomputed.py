@@ -186,6 +186,8 @@ def test_numbers_follow_from_the_rows(ran, index):
     lost = rung["interference"]
     own = sum(max(0.0, gap - lost["base_gap_ms"]) for gap in gaps) / sum(gaps)
     assert lost["own_base_share"] == exactly(own)
+    net = sum(gap - lost["base_gap_ms"] for gap in gaps) / sum(gaps)
+    assert lost["net_share"] == exactly(max(0.0, net))
     share = own
     if index == 1:
         # The decode ladder has one rung, of nearly as many streams: its TPOT is the control.

@@ -162,7 +162,7 @@ def _onset(ladder: list[Level]) -> int | None:
     """Smallest concurrency at which mixed load loses 5 % of decode time; None for other phases."""
     for level in ladder:
         shares = [
-            r.interference.share_of_decode
+            r.interference.lost
             for r in level.readings
             if r.interference and not r.interference.doubt and Profile(r.profile, r.isl, r.osl).kind == "mixed"
             and not limited(r) and (not pressed(r) or caused(r))

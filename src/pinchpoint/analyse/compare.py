@@ -195,11 +195,12 @@ def _lost(before: list[RungReading], after: list[RungReading]) -> list[Change]:
 
 
 def _share(r: RungReading) -> float | None:
-    return r.interference.share_of_decode if r.interference else None
+    return r.interference.lost if r.interference else None
 
 
 def _own_share(r: RungReading) -> float | None:
-    return r.interference.own_base_share if r.interference else None
+    seen = r.interference
+    return None if seen is None else seen.own_base_share if seen.net_share is None else seen.net_share
 
 
 def _n(before: Sequence[RungReading], after: Sequence[RungReading]) -> str:

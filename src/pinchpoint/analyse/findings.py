@@ -75,8 +75,18 @@ class Interference(msgspec.Struct, frozen=True):
     )
     reading: str | None = None  # "normal, then stopped" | "slower throughout" | …
     own_base_share: float | None = None  # the own-base form, always, beside the other
+    net_share: float | None = (
+        None  # the own-base form with what came early set off: what claims of that form rest on
+    )
     decoding_streams: float | None = None  # mean number of streams decoding in the window
     doubt: str = ""  # why no verdict may rest on it, where decode alone was not the engine's
+
+    @property
+    def lost(self) -> float | None:
+        """The share of decode time that is said to be lost: jitter of arrivals is none of it."""
+        if self.form == "own_base" and self.net_share is not None:
+            return self.net_share
+        return self.share_of_decode
 
 
 class Stall(msgspec.Struct, frozen=True):

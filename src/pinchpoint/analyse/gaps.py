@@ -20,6 +20,7 @@ __all__ = [
     "base_gap",
     "bundled",
     "excess_share",
+    "net_share",
     "own_median_share",
     "path_buffer",
     "stalls",
@@ -112,7 +113,12 @@ def bundled(reason: str | None) -> bool:
 
 
 def excess_share(lengths: Ints, base_ns: float | Floats) -> float:
-    """Own-base form of interference: Σ (gap − base) / Σ gaps, 0 at least; ``base_ns`` for all gaps or one for each.
+    """Own-base form of interference: Σ max(0, gap − base) / Σ gaps; ``base_ns`` for all gaps or one for each."""
+    return float(np.maximum(lengths - base_ns, 0.0).sum() / max(1.0, float(lengths.sum())))
+
+
+def net_share(lengths: Ints, base_ns: float | Floats) -> float:
+    """The same with what came early set off: Σ (gap − base) / Σ gaps, 0 at least.
 
     What a late arrival adds to its gap the next, shorter one gives back: counted on one side only, the jitter of a busy
     host would be time lost.

@@ -28,13 +28,14 @@ def interference(
     refused: dict[str, str],
     slots: int | None = None,
     own: float | None = None,
+    net: float | None = None,
 ) -> tuple[Interference, list[str]]:
     """Interference of a rung that decodes, and notes on how decode alone was come by.
 
     ``ladder`` is the decode-only ladder of the run, None for a decode-only rung itself (``alone_here``) and where there is
     none: then the rung's own base gap stands in. ``slots`` is the concurrency of a closed loop, ``own`` the share of decode
-    time beyond the rung's own base. Refused where next to no prompt can run beside a decode: at concurrency 1 in a closed
-    loop, and below half a decoding stream on average.
+    time beyond the rung's own base, ``net`` the same with what came early set off. Refused where next to no prompt can run
+    beside a decode: at concurrency 1 in a closed loop, and below half a decoding stream on average.
     """
     base_ms = None if base.ns is None else base.ns / MILLISECOND
     if base_ms is None:
@@ -59,7 +60,8 @@ def interference(
         reading = _reading(share, ratio)
         return Interference(
             form="decode_only", base_gap_ms=base_ms, share_of_decode=share, share_of_e2e=_of_e2e(share, found),
-            base_vs_decode_only=ratio, reading=reading, own_base_share=own, decoding_streams=streams, doubt=doubt,
+            base_vs_decode_only=ratio, reading=reading, own_base_share=own, net_share=net,
+            decoding_streams=streams, doubt=doubt,
         ), [f"decode alone takes {alone:.3g} ms per token at {streams:.3g} decoding streams ({how}"
            f"{'; ' + doubt if doubt else ''})"]  # fmt: skip
     refused["interference.base_vs_decode_only"] = how
@@ -71,7 +73,7 @@ def interference(
     notes = [f"interference against decode alone is not known: {how}"] if ladder is not None else []
     return Interference(
         form="own_base", base_gap_ms=base_ms, share_of_decode=own, share_of_e2e=_of_e2e(own, found),
-        own_base_share=own, decoding_streams=streams,
+        own_base_share=own, net_share=net, decoding_streams=streams,
     ), notes  # fmt: skip
 
 

@@ -62,13 +62,13 @@ def ladders(found: Findings, kind: str) -> list[Ladder]:
 
 def losing(readings: Sequence[RungReading]) -> list[RungReading]:
     """The repeats whose lost time is known and that the load generator did not limit; all known where it limited all."""
-    known = [r for r in readings if r.interference and r.interference.share_of_decode is not None]
+    known = [r for r in readings if r.interference and r.interference.lost is not None]
     return [r for r in known if not limited(r)] or known
 
 
 def lost_share(readings: Sequence[RungReading]) -> float | None:
     """Mean share of decode time lost over those repeats."""
-    shares = [r.interference.share_of_decode or 0.0 for r in losing(readings) if r.interference]
+    shares = [r.interference.lost or 0.0 for r in losing(readings) if r.interference]
     return float(np.mean(shares)) if shares else None
 
 

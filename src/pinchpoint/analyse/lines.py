@@ -80,7 +80,7 @@ _OURS: tuple[tuple[str, str, str, Callable[[RungReading], float | None]], ...] =
     ("gap", "gap p99", "ms", lambda r: r.gap_ms.p99 if r.gap_ms else None),
     ("gap", "gap, by time, p99", "ms", lambda r: r.gap_time_ms.p99 if r.gap_time_ms else None),
     ("longest_pause", "longest pause", "ms", longest_pause_ms),
-    ("time_lost", "decode time lost", "share", lambda r: r.interference.share_of_decode if r.interference else None),
+    ("time_lost", "decode time lost", "share", lambda r: r.interference.lost if r.interference else None),
 )  # fmt: skip
 
 

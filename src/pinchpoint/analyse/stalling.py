@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from pinchpoint.analyse.figures import ms
 from pinchpoint.analyse.findings import Interference, Stall
-from pinchpoint.analyse.gaps import BUFFERED, ONE_EACH, ONE_INSTANT, STALL, bundled, excess_share, stalls
+from pinchpoint.analyse.gaps import (
+    BUFFERED,
+    ONE_EACH,
+    ONE_INSTANT,
+    STALL,
+    bundled,
+    excess_share,
+    net_share,
+    stalls,
+)
 from pinchpoint.analyse.interference import NEAR, interference
 from pinchpoint.analyse.latency import prompt_tokens
 from pinchpoint.analyse.pauses import LEAST_STREAMS, find_pauses
 from pinchpoint.analyse.stats import distribution, time_shares
-from pinchpoint.analyse.tables import Bools, Floats, RungTables
+from pinchpoint.analyse.tables import Bools, Floats, Ints, RungTables
 from pinchpoint.analyse.ticks import tick_groups
 from pinchpoint.analyse.view import RungView
 from pinchpoint.analyse.window import Window, decoding
@@ -64,7 +74,8 @@ def gap_fields(rung: RungView) -> dict[str, Any]:
         each,
         refused,
         slots,
-        _beyond_base(rung),
+        _beyond_base(rung, excess_share),
+        _beyond_base(rung, net_share),
     )
     rung.notes.extend(notes)
     pace = _pace(rung, lost, each)
@@ -96,10 +107,10 @@ def _cut_by_close(tables: RungTables, counted: Bools, window: Window) -> int:
     return int(np.diff(arrivals.t)[cut].max(initial=0))
 
 
-def _beyond_base(rung: RungView) -> float | None:
-    """Share of decode time beyond the base gap; None where there is none."""
+def _beyond_base(rung: RungView, form: Callable[[Ints, Floats], float]) -> float | None:
+    """Share of decode time beyond the base gap, by one of its two forms; None where there is none."""
     known = rung.base.ns is not None and len(rung.gaps) > 0
-    return excess_share(rung.gaps.length, rung.bases[rung.gaps.request]) if known else None
+    return form(rung.gaps.length, rung.bases[rung.gaps.request]) if known else None
 
 
 def _pace(rung: RungView, lost: Interference, each: float | None) -> float | None:

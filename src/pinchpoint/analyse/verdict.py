@@ -64,7 +64,7 @@ def _manner(found: Findings) -> str:
     ]
     if not mixed:
         return ""
-    worst = max(mixed, key=lambda r: (r.interference.share_of_decode if r.interference else None) or 0.0)
+    worst = max(mixed, key=lambda r: (r.interference.lost if r.interference else None) or 0.0)
     reading = worst.interference.reading if worst.interference else ""
     return {
         "normal, then stopped": "; between prompts it runs at its normal pace (normal, then stopped)",

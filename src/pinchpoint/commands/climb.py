@@ -101,6 +101,6 @@ def seen_of(reading: RungReading, plan: Plan, took_s: float | None = None, time_
         took_s = whole.duration_s / time_scale
     # What half of the requests gave, or a rung cut short, is no point of the curve.
     rate = own_rate(reading) if reading.valid else None
-    lost = reading.interference.share_of_decode if reading.interference else None
+    lost = reading.interference.lost if reading.interference else None
     tpot_ms = reading.tpot_ms.mean if reading.tpot_ms else None
     return Seen(rung, rate, lost, took_s, None if tpot_ms is None else tpot_ms / 1000 / time_scale)

@@ -84,7 +84,7 @@ def limited(reading: RungReading) -> bool:
 
 def _weight(reading: RungReading) -> tuple[float, float, float]:
     pause = longest(reading)
-    lost = reading.interference.share_of_decode if reading.interference else None
+    lost = reading.interference.lost if reading.interference else None
     level = reading.concurrency or reading.rate or 0.0
     return (pause.length_ms * pause.frozen if pause else 0.0, lost or 0.0, level)
 

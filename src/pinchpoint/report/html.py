@@ -218,9 +218,9 @@ def _chosen(ladder: Ladder, reading: RungReading, words: Words) -> str:
 def _interference_said(ladder: Ladder, reading: RungReading, words: Words) -> Iterator[str]:
     seen = reading.interference
     at = {"ladder": ladder.label, "level": level(reading, words)}
-    if seen is not None and seen.share_of_decode is not None:
+    if seen is not None and seen.lost is not None:
         form = words.either(f"form.{seen.form}", clean(seen.form))
-        yield words("interference.line", **at, share=figures.percent(seen.share_of_decode), form=form)
+        yield words("interference.line", **at, share=figures.percent(seen.lost), form=form)
     pause = drawn.longest(reading)
     if pause is not None:
         longest = show_duration(pause.length_ms * MILLISECOND)

@@ -100,10 +100,13 @@ class Table(msgspec.Struct, frozen=True):
     valid: list[bool]
 
 
+_SHOWN_BY = {"interference.share_of_decode": "interference.lost"}  # what a table shows in place of a number
+
+
 def value(reading: RungReading, key: str) -> float | None:
     """The number under a dotted key, None where anything on the way is missing."""
     found: object = reading
-    for part in key.split("."):
+    for part in _SHOWN_BY.get(key, key).split("."):
         found = getattr(found, part, None)
         if found is None:
             return None
