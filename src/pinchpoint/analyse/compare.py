@@ -199,8 +199,7 @@ def _share(r: RungReading) -> float | None:
 
 
 def _own_share(r: RungReading) -> float | None:
-    seen = r.interference
-    return None if seen is None else seen.own_base_share if seen.net_share is None else seen.net_share
+    return r.interference.beyond_base if r.interference else None
 
 
 def _n(before: Sequence[RungReading], after: Sequence[RungReading]) -> str:

@@ -82,6 +82,11 @@ class Interference(msgspec.Struct, frozen=True):
     doubt: str = ""  # why no verdict may rest on it, where decode alone was not the engine's
 
     @property
+    def beyond_base(self) -> float | None:
+        """Share of decode time beyond the rung's own base gap: net of what came early, where that was read."""
+        return self.own_base_share if self.net_share is None else self.net_share
+
+    @property
     def lost(self) -> float | None:
         """The share of decode time that is said to be lost: jitter of arrivals is none of it."""
         if self.form == "own_base" and self.net_share is not None:

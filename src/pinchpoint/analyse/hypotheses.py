@@ -54,17 +54,17 @@ def errors(found: Findings) -> Hypothesis:
     """Requests that failed; what was cut off here (Ctrl-C, the drain limit) is no failure, and what failed in a rung that
     the load generator made is not the endpoint's."""
     rungs = [r for r in found.rungs if not limited(r)] or found.rungs
-    asked, own = sum(r.requests for r in rungs), sum(map(_cut_off, rungs))
-    failed = sum(r.failed for r in rungs) - own
+    asked, failed = sum(r.requests for r in rungs), sum(map(_failed, rungs))
     if not failed:
+        own = sum(r.failed for r in rungs)
         words = (
             f"all {asked} requests succeeded"
             if not own
             else f"all {asked - own} requests that were not cut off here succeeded"
         )
         return Hypothesis(cause="errors", state="cleared", words=words)
-    worst = max(rungs, key=lambda r: (r.failed - _cut_off(r)) / max(1, r.requests))
-    share = (worst.failed - _cut_off(worst)) / max(1, worst.requests)
+    worst = max(rungs, key=lambda r: _failed(r) / max(1, r.requests))
+    share = _failed(worst) / max(1, worst.requests)
     kinds: dict[str, int] = {}
     for r in rungs:
         for kind, n in r.errors.items():
@@ -78,8 +78,9 @@ def errors(found: Findings) -> Hypothesis:
     )  # fmt: skip
 
 
-def _cut_off(r: RungReading) -> int:
-    return r.errors.get(ErrorKind.CANCELLED, 0)
+def _failed(r: RungReading) -> int:
+    """Requests that failed by themselves, not cut off here."""
+    return r.failed - r.errors.get(ErrorKind.CANCELLED, 0)
 
 
 def ranks(found: Findings) -> Hypothesis:

@@ -150,8 +150,7 @@ def _grown(readings: Sequence[RungReading]) -> tuple[float, float] | None:
 
 
 def _standing(r: RungReading) -> float:
-    seen = r.interference
-    return 0.0 if seen is None else (seen.own_base_share if seen.net_share is None else seen.net_share) or 0.0
+    return (r.interference.beyond_base if r.interference else None) or 0.0
 
 
 def _decode_words(ladder: Ladder, top: Ceiling) -> str:

@@ -52,11 +52,12 @@ def sweep(
 
 
 def _own_shapes(twin: Twin, *, with_decode: bool) -> list[tuple[str, int, int]]:
+    from pinchpoint.twin.rungs import profile_of
+
     found: dict[str, tuple[str, int, int]] = {}
     for shape in twin.seen:
-        name, _, lengths = shape.rpartition(" ")
-        isl, osl = (int(part) for part in lengths.split("/"))
-        found.setdefault(Profile(name, isl, osl).kind, (name, isl, osl))
+        seen = profile_of(shape)
+        found.setdefault(seen.kind, (seen.name, seen.isl, seen.osl))
     shapes = [found.get("mixed", ("mixed", 4096, 512))]
     return ([found.get("decode", ("decode", 128, 2048))] if with_decode else []) + shapes
 

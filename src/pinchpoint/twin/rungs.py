@@ -13,7 +13,7 @@ from pinchpoint.twin.instep import StepExchange
 from pinchpoint.twin.measure import measure
 from pinchpoint.twin.model import Client, Engine, Protocol, Step
 
-__all__ = ["Rung", "play", "seeds_for"]
+__all__ = ["Rung", "play", "profile_of", "seeds_for"]
 
 
 class Rung(msgspec.Struct, frozen=True):
@@ -35,6 +35,13 @@ class Rung(msgspec.Struct, frozen=True):
         """``mixed 4096/512 at 32``."""
         level = f"{self.rate:g}/s" if self.rate is not None else f"{self.concurrency}"
         return f"{self.profile} {self.isl}/{self.osl} at {level}"
+
+
+def profile_of(shape: str) -> Profile:
+    """The profile of a shape as a twin's ``seen`` names it: ``mixed 4096/512``."""
+    name, _, lengths = shape.rpartition(" ")
+    isl, osl = (int(part) for part in lengths.split("/"))
+    return Profile(name, isl, osl)
 
 
 def seeds_for(engine: Engine, rung: Rung, most: int) -> int:

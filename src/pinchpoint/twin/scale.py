@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from pinchpoint.errors import PlanError
-from pinchpoint.plan.model import Profile
 from pinchpoint.twin.axes import AXES, Axis
 from pinchpoint.twin.exchange import Exchange
 from pinchpoint.twin.model import Model, Step, Twin
 from pinchpoint.twin.projected import Point, project
+from pinchpoint.twin.rungs import profile_of
 from pinchpoint.twin.sanity import Sanity, replay
 from pinchpoint.twin.site import Site, Work, open_site
 from pinchpoint.twin.strategies import Strategy, compare_strategies
@@ -107,24 +107,18 @@ def scale_twin(
 def _own_batch(site: Site) -> float:
     """The highest concurrency that the twin's decode (or any) ladder has seen, per GPU; 32 where none was."""
     decode = [
-        level for shape, levels in site.twin.seen.items() if _kind(shape) == "decode" for level in levels
+        level
+        for shape, levels in site.twin.seen.items()
+        if profile_of(shape).kind == "decode"
+        for level in levels
     ]
     seen = decode or [level for levels in site.twin.seen.values() for level in levels]
     return max(seen) / site.gpus if seen else 32.0
 
 
-def _kind(shape: str) -> str:
-    name, _, lengths = shape.rpartition(" ")
-    isl, osl = (int(part) for part in lengths.split("/"))
-    return Profile(name, isl, osl).kind
-
-
 def _shape(site: Site, kind: str, default: tuple[int, int]) -> tuple[int, int]:
-    for shape in site.twin.seen:
-        if _kind(shape) == kind:
-            isl, osl = (int(part) for part in shape.rpartition(" ")[2].split("/"))
-            return isl, osl
-    return default
+    seen = map(profile_of, site.twin.seen)
+    return next(((one.isl, one.osl) for one in seen if one.kind == kind), default)
 
 
 def _works(site: Site, batch: float) -> list[Work]:
