@@ -89,6 +89,13 @@ def test_local_ports(tmp_path, monkeypatch):
         ("-hostile-SECRET-9876 was refused", "(hidden) was refused"),  # its beginning cut off
         ("tile-SECRET-98, tile-SEC", "(hidden), (hidden)"),
         ("sk-host is seven characters", "sk-host is seven characters"),
+        ("SK-HOSTILE-SECRET-9876 was refused", "(hidden) was refused"),  # a gateway that shouts
+        (
+            "c2staG9zdGlsZS1TRUNSRVQtOTg3Ng==",
+            "(hidden)g==",
+        ),  # base64: the last group shares its bits with what follows
+        ("Basic dXNlcjpzay1ob3N0aWxlLVNFQ1JFVC05ODc2", "Basic dXNlcjp(hidden)2"),  # … of user:key
+        ("736b2d686f7374696c652d5345435245542d39383736", "(hidden)"),  # hexadecimal
     ],
 )
 def test_a_secret_is_hidden_as_far_as_it_goes(said, left):

@@ -48,6 +48,9 @@ def test_flags_win_over_overrides_win_over_the_file(tmp_path):
     ("flags", "says"),
     [
         ({"concurrency": "8,x"}, "--concurrency: 'x' is no number"),
+        ({"concurrency": "8,,9"}, "--concurrency: '8,,9': nothing stands in a place where a number should"),
+        ({"concurrency": "8,"}, "nothing stands in a place"),
+        ({"request_rate": "1,,2"}, "nothing stands in a place"),
         ({"concurrency": "0"}, "one or more"),
         ({"concurrency": "-3"}, "one or more"),
         ({"concurrency": "8,16,8"}, "8 is named twice"),

@@ -91,7 +91,10 @@ def test_settings_that_do_not_agree_with_the_run_are_not_asked(place, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "lower the token budget from 2,048 to about" in said
     found = json.loads((place / "run" / "findings.json").read_text())
-    agrees = "this run agrees with 1 of the 2 settings that explain the twin's table"
+    agrees = (
+        "2 settings of the engine (scheduler, budget, ranks) explain the twin's table; 1 of them agrees with this run "
+        "and answered"
+    )
     assert found["findings"][0]["evidence"][-1] == agrees
     command("analyse", place / "run", "--twin", place / "mine.yaml")
     alone = json.loads((place / "run" / "findings.json").read_text())

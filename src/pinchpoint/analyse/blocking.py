@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from pinchpoint.analyse.figures import many, ms, percent, several
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
-from pinchpoint.analyse.ladders import Ladder, in_doubt, ladders, longest_pause_ms, losing, lost_share
+from pinchpoint.analyse.interference import STOPPED
+from pinchpoint.analyse.ladders import (
+    Ladder,
+    in_doubt,
+    ladders,
+    longest_pause_ms,
+    losing,
+    lost_share,
+    median_shares,
+)
 from pinchpoint.analyse.levels import Level
 from pinchpoint.analyse.trust import all_limited, caused, left_out, limited, pressed, pressure_words, prompted
 from pinchpoint.analyse.weighing import ORDER, State, label, reason, undecided
@@ -19,6 +29,7 @@ CAUSE = "prefill–decode interference"
 LOST, SOME_LOST = 0.10, 0.05  # share of decode time from which interference binds, contributes
 LEAST_REQUESTS = 10  # of a level, for any verdict to rest on it
 OWN_REQUESTS, OWN_LEVELS = 30, 2  # of a level, or levels, where decode alone is not known
+APART = 0.03  # of decode time: two forms of one loss that far apart are both said
 MOST_SAID = 2  # doubts in the sentence; the rest stands among the evidence
 ALWAYS_WAITING = 0.9  # of the window: coincidence with a waiting prompt then says little
 
@@ -66,7 +77,7 @@ def interference(found: Findings) -> Hypothesis:
         return Hypothesis(cause=CAUSE, state="cleared", words=f"prompts take {_shares(top.ladder, top.level)}",
                           evidence_against=[_lost_words(ladder) for ladder in _known(mixed)])  # fmt: skip
     verb = "prompts stop decoding for" if top.state == "binds" else "decode loses"
-    words = f"{verb} {_shares(top.ladder, top.level)}"
+    words = f"{verb} {_shares(top.ladder, top.level)}{_by_median(top.ladder, top.level)}"
     if top.doubts:
         words += ", but " + several([doubt.words for doubt in top.doubts[:MOST_SAID]])
     remedies = dict.fromkeys(doubt.remedy for doubt in top.doubts)
@@ -145,6 +156,23 @@ def _shares(ladder: Ladder, top: Level) -> str:
     rest = ", ".join([*firm, *([out] if out else [])])
     rest = "; ".join([*([rest] if rest else []), *([f"in doubt: {', '.join(loose)}"] if loose else [])])
     return f"{_part(top)} of decode time at concurrency {top.concurrency}" + (f" ({rest})" if rest else "")
+
+
+def _by_median(ladder: Ladder, top: Level) -> str:
+    """The same as published tables allow to tell it, where a step between prompts takes longer than one of decode alone.
+
+    Then the two differ by what a longer context costs, and only this one is time in which decode stood.
+    """
+    readings = losing(top.readings)
+    stopped = all(r.interference and r.interference.reading == STOPPED for r in readings)
+    own = {level.concurrency: shares for level in ladder.levels if (shares := median_shares(level))}
+    if _form(readings) != "decode_only" or not stopped or top.concurrency not in own:
+        return ""
+    here = float(np.mean(own[top.concurrency]))
+    if (lost_share(top.readings) or 0.0) - here < APART:
+        return ""
+    rest = ", ".join(f"{percent(float(np.mean(s)))} at {c}" for c, s in own.items() if c != top.concurrency)
+    return f"; by its own median gap {percent(here)}" + (f" ({rest})" if rest else "")
 
 
 def _part(level: Level) -> str:

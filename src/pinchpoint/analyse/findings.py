@@ -93,6 +93,13 @@ class Interference(msgspec.Struct, frozen=True):
             return self.net_share
         return self.share_of_decode
 
+    @property
+    def lost_of_e2e(self) -> float | None:
+        """:attr:`lost`, as a share of the requests' whole time."""
+        if self.lost is None or self.share_of_e2e is None or not self.share_of_decode:
+            return self.share_of_e2e
+        return self.share_of_e2e * self.lost / self.share_of_decode
+
 
 class Stall(msgspec.Struct, frozen=True):
     """Gaps over 3 × base."""

@@ -10,10 +10,11 @@ from pinchpoint.analyse.gaps import Base
 from pinchpoint.analyse.latency import Latencies
 from pinchpoint.units import MILLISECOND
 
-__all__ = ["NEAR", "SEEN", "interference"]
+__all__ = ["NEAR", "SEEN", "STOPPED", "interference"]
 
 NEAR = 1.15  # base gap over decode-only TPOT up to here: decode was normal until it was stopped
 SEEN = 0.05  # share of decode time from which interference is said to be there
+STOPPED = "normal, then stopped"
 LEAST_STREAMS = 0.5  # decoding at once, on average
 CLIENT_WAS_THE_LIMIT = "the load generator was the limit when decode was alone"
 
@@ -97,4 +98,4 @@ def _reading(share: float, ratio: float | None) -> str | None:
         return "hardly disturbed"
     if ratio is None:
         return None
-    return "normal, then stopped" if ratio <= NEAR else "slower throughout"
+    return STOPPED if ratio <= NEAR else "slower throughout"

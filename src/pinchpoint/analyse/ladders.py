@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from pinchpoint.analyse.findings import Ceiling, Findings, RungReading
+from pinchpoint.analyse.gaps import ONE_EACH, own_median_share
 from pinchpoint.analyse.levels import Level, levels, shapes
 from pinchpoint.analyse.trust import limited
 from pinchpoint.plan.model import Profile
@@ -22,6 +23,7 @@ __all__ = [
     "longest_pause_ms",
     "losing",
     "lost_share",
+    "median_shares",
     "rungs_of",
 ]
 
@@ -70,6 +72,19 @@ def lost_share(readings: Sequence[RungReading]) -> float | None:
     """Mean share of decode time lost over those repeats."""
     shares = [r.interference.lost or 0.0 for r in losing(readings) if r.interference]
     return float(np.mean(shares)) if shares else None
+
+
+def median_shares(level: Level) -> list[float]:
+    """1 − median gap / mean TPOT of every pass: what can be told of a table that holds no more."""
+    return [
+        max(0.0, own_median_share(r.gap_ms.p50, r.tpot_ms.mean))
+        for r in losing(level.readings)
+        if r.gap_ms
+        and r.gap_ms.p50
+        and r.tpot_ms
+        and r.tpot_ms.mean
+        and abs((r.tokens_per_event or 1.0) - 1) <= ONE_EACH
+    ]
 
 
 def in_doubt(readings: Sequence[RungReading]) -> bool:

@@ -11,7 +11,6 @@ from pinchpoint.analyse.blocking import CAUSE
 from pinchpoint.analyse.doubts import doubts_of
 from pinchpoint.analyse.figures import capital, many, ms, percent, rate, several
 from pinchpoint.analyse.findings import Ceiling, Finding, Findings, RungReading
-from pinchpoint.analyse.gaps import ONE_EACH, own_median_share
 from pinchpoint.analyse.gpus import gpu_use
 from pinchpoint.analyse.ladders import (
     Ladder,
@@ -23,6 +22,7 @@ from pinchpoint.analyse.ladders import (
     longest_pause_ms,
     losing,
     lost_share,
+    median_shares,
 )
 from pinchpoint.analyse.levels import Level
 from pinchpoint.analyse.trust import all_limited, left_out, limited, pressed, pressure_words, prompted
@@ -88,14 +88,14 @@ def _lost(
     published = [
         f"{percent(sum(each) / len(each))} at {level.concurrency}{_passes(each)}"
         for level, _ in known
-        if (each := _by_median(level))
+        if (each := median_shares(level))
     ]
     if published and lost and lost.form != "own_median":
         evidence.append(
             f"by median gap and mean TPOT alone, as published tables allow: {', '.join(published)}"
         )
-    if lost and lost.share_of_e2e is not None:
-        evidence.append(f"{percent(lost.share_of_e2e)} of the requests' whole time")
+    if lost and lost.lost_of_e2e is not None:
+        evidence.append(f"{percent(lost.lost_of_e2e)} of the requests' whole time")
     if lost and lost.base_vs_decode_only is not None and lost.reading:
         evidence.append(f"base gap {lost.base_vs_decode_only:.2f} times that of decode alone: {lost.reading}")
     form = {"decode_only": "against decode alone", "own_base": "against its own base gap",
@@ -118,19 +118,6 @@ def _lost(
         if blocks and share >= SEEN and told is not False
         else "",
     )  # fmt: skip
-
-
-def _by_median(level: Level) -> list[float]:
-    """1 − median gap / mean TPOT of every pass: what can be told of a table that holds no more."""
-    return [
-        max(0.0, own_median_share(r.gap_ms.p50, r.tpot_ms.mean))
-        for r in losing(level.readings)
-        if r.gap_ms
-        and r.gap_ms.p50
-        and r.tpot_ms
-        and r.tpot_ms.mean
-        and abs((r.tokens_per_event or 1.0) - 1) <= ONE_EACH
-    ]
 
 
 def _passes(each: Sequence[float]) -> str:

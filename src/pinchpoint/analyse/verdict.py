@@ -8,6 +8,7 @@ from pinchpoint.analyse.blocking import CAUSE, LOST
 from pinchpoint.analyse.figures import capital, many, percent, rate, several
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading, Verdict
 from pinchpoint.analyse.hypotheses import HYPOTHESES
+from pinchpoint.analyse.interference import STOPPED
 from pinchpoint.analyse.ladders import kind_of, ladders, limited_beyond
 from pinchpoint.analyse.trust import SHORT, limited
 from pinchpoint.analyse.weighing import ORDER
@@ -67,7 +68,7 @@ def _manner(found: Findings) -> str:
     worst = max(mixed, key=lambda r: (r.interference.lost if r.interference else None) or 0.0)
     reading = worst.interference.reading if worst.interference else ""
     return {
-        "normal, then stopped": "; between prompts it runs at its normal pace (normal, then stopped)",
+        STOPPED: "; between prompts it runs at its normal pace (normal, then stopped)",
         "slower throughout": "; every step is slower, not only some (slower throughout)",
     }.get(reading or "", "")
 
@@ -154,5 +155,8 @@ def _limits(found: Findings) -> list[str]:
 
 
 def _changes(readings: Sequence[RungReading]) -> str:
-    worst = max(readings, key=lambda r: abs(r.stationary_change or 0.0))
-    return f"at worst {percent(worst.stationary_change or 0.0, sign=True)} from the first to the last third"
+    changes = [r.stationary_change for r in readings]
+    if None in changes:
+        return "at worst there was nothing in the first third"
+    worst = max((c for c in changes if c is not None), key=abs)
+    return f"at worst {percent(worst, sign=True)} from the first to the last third"

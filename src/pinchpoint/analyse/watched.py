@@ -175,7 +175,10 @@ def front_end(found: Findings) -> Hypothesis:
     if rows:
         worst = max(rows, key=lambda r: r["ttft_difference_ms"] / _tolerance_ms(found, r))
         late, whole = worst["ttft_difference_ms"], worst["ttft_client_ms"]
-        words = f"the client waits {ms(whole)} for a first token, the engine says {ms(whole - late)} ({row_label(worst)})"
+        words = (
+            f"over the whole rung the client waits {ms(whole)} on average for a first token, the engine says "
+            f"{ms(whole - late)} ({row_label(worst)})"
+        )
         if late > _tolerance_ms(found, worst):
             most = max(_of_request(found, r) for r in rows)
             told.append(words)

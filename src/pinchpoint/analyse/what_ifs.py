@@ -154,8 +154,10 @@ def with_what_ifs(found: Findings, facts: Mapping[str, Any]) -> Findings:
     rungs = [r.rung for r in here]
     rests = [agreement]
     if asked.settings > 1:
+        agree = "agrees" if asked.agreeing == 1 else "agree"
         rests.append(
-            f"this run agrees with {asked.agreeing} of the {asked.settings} settings that explain the twin's table"
+            f"{asked.settings} settings of the engine (scheduler, budget, ranks) explain the twin's table; "
+            f"{asked.agreeing} of them {agree} with this run and answered"
         )
     said = [msgspec.structs.replace(claim, rungs=rungs, evidence=[*claim.evidence, *rests]) for claim in said]
     rest = [

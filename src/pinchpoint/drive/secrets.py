@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import msgspec
@@ -18,6 +21,7 @@ __all__ = ["Secrets", "look_up", "scrubbed"]
 _TOLD_BY = 8  # characters of a secret that nothing else holds
 _MOST_KEY = 64 * 1024  # bytes of a file that holds one
 _HIDDEN = "(hidden)"
+_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps the length of any text
 _PLAIN = ("accept", "accept-encoding", "content-type", "user-agent")  # headers whose values everybody knows
 
 
@@ -33,19 +37,33 @@ class Secrets(msgspec.Struct, frozen=True):
     def scrub(self, text: str) -> str:
         """``text`` without the secrets: servers like to repeat a refused key in their answer.
 
-        Any stretch of one is hidden as far as it goes: the text may have been cut within it, at either end.
+        Any stretch of one is hidden as far as it goes: the text may have been cut within it, at either end. Capitals and
+        small letters are one, and base64 and hexadecimal say a secret as well as itself.
         """
-        for secret in self.hidden:
+        for secret in (form for hidden in self.hidden for form in _forms(hidden)):
             size = min(_TOLD_BY, len(secret))
             pieces = {secret[at : at + size] for at in range(len(secret) - size + 1)}
             found, end = "", 0  # up to where the text was taken over
+            small = text.translate(_SMALL)
             for at in range(len(text) - size + 1):
-                if text[at : at + size] in pieces:
+                if small[at : at + size] in pieces:
                     if at >= end:
                         found += text[end:at] + _HIDDEN
                     end = at + size
             text = found + text[end:]
         return text
+
+
+@functools.cache
+def _forms(secret: str) -> tuple[str, ...]:
+    """A secret as it is looked for in text that was made small; encoded ones too, where they are long enough to tell."""
+    plain, whole = secret.translate(_SMALL), secret.encode()
+    # A secret within more text begins at one of three places of base64's groups; the characters at its ends are shared.
+    shifted = (
+        b64encode(b"0" * ahead + whole).decode().rstrip("=")[-(-ahead * 8 // 6) : -1] for ahead in range(3)
+    )
+    encoded = (form.translate(_SMALL) for form in (*shifted, whole.hex()))
+    return (plain, *(form for form in encoded if len(form) >= _TOLD_BY))
 
 
 def scrubbed(secrets: Secrets, value: Any) -> Any:

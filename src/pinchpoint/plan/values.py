@@ -130,6 +130,17 @@ def at_most(limit: float, read: Reader) -> Reader:
     return bounded
 
 
+def _each(value: Any) -> list[Any]:
+    """``8,16`` or a list of such, apart; refuses an empty place between commas."""
+    found: list[Any] = []
+    for item in value if isinstance(value, list | tuple) else [value]:
+        parts = [part.strip() for part in item.split(",")] if isinstance(item, str) else [item]
+        if "" in parts:
+            raise PlanError(f"{item!r}: nothing stands in a place where a number should")
+        found += parts
+    return found
+
+
 def rates(value: Any) -> tuple[float, ...]:
     """Requests per second, lowest first; none twice."""
     found = tuple(sorted(positive_numbers(value)))
@@ -149,10 +160,7 @@ def burstiness(value: Any) -> float:
 
 def positive_numbers(value: Any) -> tuple[float, ...]:
     """``1,2.5`` or a list of numbers above zero."""
-    items = value if isinstance(value, list | tuple) else [value]
-    return tuple(
-        positive(part) for item in items for part in (words(item) if isinstance(item, str) else [item])
-    )
+    return tuple(positive(part) for part in _each(value))
 
 
 def place(value: Any) -> str:
@@ -174,7 +182,7 @@ def counts(flag: str, value: Any) -> list[int]:
         PlanError: something else; says so of ``flag``.
     """
     try:
-        found = sorted(count(part) for part in words(str(value)))
+        found = sorted(count(part) for part in _each(str(value)))
     except PlanError as fault:
         raise PlanError(f"{flag}: {fault}; write whole numbers, as 2,4,8") from None
     if not found or len(set(found)) < len(found):
@@ -186,10 +194,8 @@ def concurrency(value: Any) -> Any:
     """``auto`` or whole numbers, sorted; none twice."""
     if value == "auto" or value == ["auto"] or value == ("auto",):
         return "auto"
-    items = value if isinstance(value, list | tuple) else [value]
-    parts = [part for item in items for part in (words(item) if isinstance(item, str) else [item])]
     try:
-        levels = sorted(count(part) for part in parts)
+        levels = sorted(count(part) for part in _each(value))
     except PlanError as fault:
         raise PlanError(f"{fault}; write whole numbers, as 8,16,32, or auto alone") from None
     if not levels:

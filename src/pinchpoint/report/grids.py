@@ -202,7 +202,7 @@ def interference(findings: Findings, words: Words) -> Grid | None:
                     cell(_ms(seen.base_gap_ms), "base_gap_ms"),
                     cell(figures.ratio(seen.base_vs_decode_only), "base_vs_decode_only"),
                     cell(figures.percent(seen.lost), "share_of_decode"),
-                    cell(figures.percent(seen.share_of_e2e), "share_of_e2e"),
+                    cell(figures.percent(seen.lost_of_e2e), "share_of_e2e"),
                     Cell(words.either(f"form.{seen.form}", clean(seen.form or figures.MISSING))),
                     Cell(words.either(f"reading.{seen.reading}", clean(seen.reading or figures.MISSING))),
                     cell(pauses, "pause_count"),

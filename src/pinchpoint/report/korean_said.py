@@ -145,6 +145,7 @@ _VERDICT = {
     "the load generator was the limit in {rungs}: no verdict on the engine rests on them": "{rungs}에서 부하 생성기가 한계였습니다: 엔진에 대한 판정은 이 단계들에 근거하지 않습니다",
     "the load generator's host was short of CPU in {n} of {rungs} (up to {share} of the time): short pauses may be its doing": "{rungs} 중 {n}개에서 부하 생성기 호스트의 CPU가 부족했습니다(최대 시간의 {share}): 짧은 멈춤은 그 탓일 수 있습니다",
     "{rungs} did not hold steady: {how}": "{rungs}이(가) 안정되지 않았습니다: {how}",
+    "at worst there was nothing in the first third": "최악의 경우 처음 1/3에는 아무것도 없었습니다",
     "at worst {share} from the first to the last third": "처음 1/3에서 마지막 1/3까지 최악의 경우 {share}",
     "the network was not watched": "네트워크를 관찰하지 않았습니다",
     "the engine's own metrics were not read": "엔진 자신의 지표를 읽지 않았습니다",
@@ -175,6 +176,8 @@ _BLOCKING = {
     "more requests, or a second concurrency": "더 많은 요청, 또는 두 번째 동시성",
     "prompts take {shares}": "프롬프트가 {shares}을(를) 가져갑니다",
     "prompts stop decoding for {shares}": "프롬프트 때문에 디코드가 {shares} 동안 멈춥니다",
+    "by its own median gap {share}": "간격 중앙값 기준으로는 {share}",
+    "by its own median gap {share} ({rest})": "간격 중앙값 기준으로는 {share}({rest})",
     "decode loses {shares}": "디코드가 {shares}을(를) 잃습니다",
     "{share} of decode time at concurrency {n}": "동시성 {n}에서 시간의 {share}",
     "{share} of decode time at concurrency {n} ({rest})": "동시성 {n}에서 시간의 {share}({rest})",
@@ -341,8 +344,8 @@ _WATCHED = {
     "the same ladder with room on that port": "그 포트에 여유가 있는 같은 래더",
     "whether exchanges run beside compute, and faster sampling at the hosts (--watch nic:// or rdma://)": "교환이 연산과 겹치는지 여부, 그리고 호스트에서의 더 빠른 표본(--watch nic:// 또는 rdma://)",
     "{why}, so its time and the front end's are one": "{why}. 따라서 엔진의 시간과 프런트엔드의 시간이 구별되지 않습니다",
-    "the client waits {a} for a first token, the engine says {b} ({where})": "클라이언트는 첫 토큰을 {a} 기다리고, 엔진은 {b}라고 합니다({where})",
-    "the client waits {a} for a first token, the engine says {b} ({where}): the same within {share}": "클라이언트는 첫 토큰을 {a} 기다리고, 엔진은 {b}라고 합니다({where}): {share} 이내로 같습니다",
+    "over the whole rung the client waits {a} on average for a first token, the engine says {b} ({where})": "단계 전체에서 클라이언트는 첫 토큰을 평균 {a} 기다리고, 엔진은 {b}라고 합니다({where})",
+    "over the whole rung the client waits {a} on average for a first token, the engine says {b} ({where}): the same within {share}": "단계 전체에서 클라이언트는 첫 토큰을 평균 {a} 기다리고, 엔진은 {b}라고 합니다({where}): {share} 이내로 같습니다",
 }
 
 _CEILINGS = {
