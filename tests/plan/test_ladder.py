@@ -189,6 +189,14 @@ def test_shapes_not_yet_measured_take_the_time_per_token_of_the_others():
     assert abs(estimate_s(decode, seen) - (40 * 128 / 10_000 + 5 * 2048 * 0.003)) < 1e-9
 
 
+def test_what_decode_alone_leaves_tells_nothing_of_prompts():
+    """A round of decode took a fifth longer than its tokens: 1,024 prompt tokens in those 1.2 s would be 833 tok/s."""
+    mixed, decode = first_rungs(Plan(profiles=(MIXED, DECODE), concurrency=(8,)))
+    seen = [Seen(decode, 1.0, took_s=5 * 2048 * 0.003 * 1.2, tpot_s=0.003)]
+    # Prompts as much faster than assumed as tokens are: 100,000 tok/s.
+    assert abs(estimate_s(mixed, seen) - (40 * 4096 / 100_000 + 5 * 512 * 0.003)) < 1e-9
+
+
 def test_shapes_not_yet_measured_are_estimated_at_the_pace_of_the_others():
     mixed, decode = first_rungs(Plan(profiles=(MIXED, DECODE), concurrency=(8,)))
     seen = [Seen(mixed, 1.0, took_s=estimate_s(mixed) / 4)]

@@ -135,7 +135,10 @@ def _speeds(slots: int, seen: Sequence[Seen]) -> tuple[float, float]:
 
 
 def _prefill_tok_s(seen: Sequence[Seen]) -> float | None:
-    """The fastest any rung worked off prompts, prefill rungs first; of others, in what decoding left of their time."""
+    """The fastest any rung worked off prompts, prefill rungs first; of mixed ones, in what decoding left of their time.
+
+    What decoding alone leaves is its client's and its slots' as much as its few prompt tokens'.
+    """
     pure: list[float] = []
     rest: list[float] = []
     for s in seen:
@@ -145,7 +148,11 @@ def _prefill_tok_s(seen: Sequence[Seen]) -> float | None:
         tokens = (s.rung.concurrency or 1) * s.rung.profile.isl
         if s.rung.profile.kind == "prefill":
             pure.append(tokens / round_s)
-        elif s.tpot_s and (left_s := round_s - s.rung.profile.osl * s.tpot_s) > PREFILL_SHARE * round_s:
+        elif (
+            s.rung.profile.kind == "mixed"
+            and s.tpot_s
+            and (left_s := round_s - s.rung.profile.osl * s.tpot_s) > PREFILL_SHARE * round_s
+        ):
             rest.append(tokens / left_s)
     return max(pure or rest, default=None)
 
