@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-__all__ = ["MOST_BYTES", "bytes_of", "text_of"]
+__all__ = ["MOST_BYTES", "bytes_of", "reason_of", "text_of"]
 
 MOST_BYTES = 64 * 1024 * 1024
 
@@ -32,3 +32,9 @@ def text_of(path: Path | str, most: int = MOST_BYTES) -> str:
         UnicodeDecodeError: it is no text.
     """
     return bytes_of(path, most).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def reason_of(failure: Exception) -> str:
+    """Why a file cannot be read, as a person says it."""
+    said = failure.strerror if isinstance(failure, OSError) else ""
+    return said or "it is no text"

@@ -88,7 +88,9 @@ class EndpointFlags:
     idle_timeout: Annotated[
         Text,
         Parameter(
-            metavar="TIME", group=ENDPOINT, help="A request without a token for this long fails. Default 10m."
+            metavar="TIME",
+            group=ENDPOINT,
+            help="A request without a byte for this long, or a token for ten times as long, fails. Default 10m.",
         ),
     ] = None
     skip_check: Annotated[

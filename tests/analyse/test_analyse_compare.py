@@ -220,3 +220,24 @@ def test_no_pause_left():
     change = by_metric(compare(run(1300.0, 0.52, 1248.0), b))["longest_pause"]
     assert (change.a, change.b, change.ratio) == (1300, None, None)
     assert change.words == "not there in the second run"
+
+
+def test_latencies_of_those_that_got_through_are_not_compared():
+    """Half of what was in flight waited all the while: the TTFT of the rest says nothing of what users wait."""
+    whole, part = (
+        together([rung(0, "prefill", 64, 1, 4, 640, 0.4, little=1.0)]),
+        together([rung(0, "prefill", 64, 1, 4, 640, 0.2, little=0.5)]),
+    )
+    (pair,) = compare(whole, part).pairs
+    (ttft,) = (c for c in pair.changes if c.metric == "ttft_p50")
+    assert (ttft.state, ttft.words) == (
+        "not compared",
+        "not compared: those that waited throughout are not in it",
+    )
+    assert Words("ko").said.knows(ttft.words)
+    (doubt,) = (f for f in part.findings if f.id == "little.0")
+    assert doubt.claim.startswith(
+        "Its latencies account for 50 % of what was in flight: others waited all the while"
+    )
+    assert Words("ko").said.knows(doubt.claim), Words("ko").said(doubt.claim)
+    assert not [f for f in whole.findings if f.id.startswith("little")]

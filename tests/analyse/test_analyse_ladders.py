@@ -302,6 +302,21 @@ def test_an_open_loop_seeks_no_ceiling():
     assert "at the load offered (5 requests/s)" in found.verdict.sentence
 
 
+def test_a_ceiling_says_of_how_many_requests_it_is():
+    """The load generator was the limit of one rung, and of one of two passes: neither counts, and both are named."""
+    late = ClientView(limited=True, reasons=["late"])
+    one, two, three = ladder([(8, 200), (16, 400), (32, 800)])
+    again = msgspec.structs.replace(one, rung=3, repeat=1, client=late)
+    said = {
+        f.id: f for f in together([one, two, msgspec.structs.replace(three, client=late), again]).findings
+    }
+    ceiling = said["ceiling.decode.128x2048"]
+    assert (ceiling.n, ceiling.rungs) == (4 * 8 + 4 * 16, [0, 1])
+    assert "concurrency 32 left out: the load generator was the limit there" in ceiling.claim
+    assert "1 pass at concurrency 8 left out: the load generator was the limit there" in ceiling.claim
+    assert Words("ko").said.knows(ceiling.claim), Words("ko").said(ceiling.claim)
+
+
 def test_what_a_longer_context_costs_is_not_said_to_be_a_stop():
     """A token of 50 ms, 40 between prompts, 37.5 with decode alone: 25 % are lost, 20 % of the time decode stands."""
 

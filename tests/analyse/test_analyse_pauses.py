@@ -391,6 +391,17 @@ def test_the_base_is_the_low_mode_however_many_gaps_are_slow(base, slow, share, 
     assert base_gap(lengths).ns == pytest.approx(base * MS, rel=0.06)
 
 
+def test_a_ripple_on_the_flank_of_a_step_is_no_step():
+    """A step of 4 ms, seven tenths of it on time, the rest early by anything down to 1.2 ms, somewhat more so at 2 ms."""
+    rng = np.random.default_rng(1)
+    early = np.exp(rng.uniform(np.log(1.2), np.log(4.0), 2600))
+    lengths = np.concatenate([rng.normal(4.0, 0.2, 7000), early, rng.normal(2.0, 0.06, 150)])
+    assert base_gap((lengths * MS).astype(np.int64)).ns == pytest.approx(4.0 * MS, rel=0.05)
+    # A quarter of all gaps at 2 ms, with next to nothing between: that is one.
+    lengths = np.concatenate([rng.normal(4.0, 0.2, 6000), rng.normal(2.0, 0.1, 2000)])
+    assert base_gap((lengths * MS).astype(np.int64)).ns == pytest.approx(2.0 * MS, rel=0.05)
+
+
 def test_few_gaps_have_no_base():
     assert base_gap(np.full(19, 10 * MS)).ns is None
     assert "20 gaps" in base_gap(np.full(19, 10 * MS)).reason

@@ -65,7 +65,8 @@ def test_what_was_measured_is_scaled_by_the_twins_ratio():
     assert said.advice == (
         "lower the token budget from 2,048 to about 512 per rank: longest pause from 900 ms to 360 ms (324 ms to 396 ms), "
         "mean TTFT from 2 s to 2.5 s (2.25 s to 2.75 s), TPOT from 110 ms to 106 ms (95 ms to 116 ms), "
-        "throughput +5 % (-5.5 % to +16 %); the work of the prompts stays, so it is pauses that this shortens"
+        "throughput +5 % (-5.5 % to +16 %); the prompts are the same work, in other pieces: pauses change "
+        "with their size, throughput with how full steps are"
     )
     assert (said.value, said.interval) == (pytest.approx(0.4), (pytest.approx(0.36), pytest.approx(0.44)))
     assert said.evidence[0] == "vLLM --max-num-batched-tokens 512; SGLang --chunked-prefill-size 512"

@@ -72,6 +72,7 @@ def test_flags_win_over_overrides_win_over_the_file(tmp_path):
         ({"goodput": "tfft:5"}, "no limit 'tfft'"),
         ({"header": ["nope"]}, "Name: value"),
         ({"header": ["a: b\r\nc: d"]}, "control character"),
+        ({"header": ["Content-Length: 5"]}, "header 'Content-Length' is set by pinchpoint itself"),
         ({"extra_body": "[1]"}, "JSON object"),
         ({"ca_file": "/no/such"}, "No such file"),
         ({"watch_hz": "nan"}, "no finite number"),
@@ -207,3 +208,12 @@ def test_a_key_that_is_there_twice_says_nothing(tmp_path):
         read_plan(path, (), {})
     path.write_text('\ufeff{"url": ["http://a:1"]}')  # a byte order mark is none of its text
     assert read_plan(path, (), {}).endpoint.urls == ("http://a:1",)
+
+
+@pytest.mark.parametrize(
+    "text", ["concurrency: 8\nconcurrency: 9\n", "profile: {a: 20/10, b: 30/10}\nprofile: {a: 40/10}\n"]
+)
+def test_a_key_that_is_there_twice_in_yaml(tmp_path, text):
+    (tmp_path / "plan.yaml").write_text(text)
+    with pytest.raises(PlanError, match=r"plan\.yaml: .*is there twice"):
+        read_plan(tmp_path / "plan.yaml", (), {})

@@ -162,3 +162,10 @@ def test_files_that_come_after_the_first_query_are_seen(tmp_path):
     ports(1, [10, 20])
     assert (seen()["n"][0], seen()["octets"][0]) == (4, 33)
     folder.close()
+
+
+@pytest.mark.parametrize("scale", [0, -1, 1e300, "x", True, None])
+def test_a_time_scale_that_is_none_is_refused(tmp_path, scale):
+    folder = RunFolder.create(tmp_path / "run", Plan(), {"time_scale": scale})
+    with pytest.raises(RecordError, match=r"time_scale is .*; it must be a number above 0"):
+        folder.marks()

@@ -37,6 +37,12 @@ MEMBER = "{weight: WEIGHT, engine: {}, step: {base_ms: 1}, client: {}, protocol:
     ("text", "named"),
     [
         ("engine: {ranks: 0}\nstep: {base_ms: 1}", "engine.ranks"),
+        (f"engine: {{ranks: {10**18}}}\nstep: {{base_ms: 1}}", "engine.ranks is .* 16,384 at most"),
+        (
+            f"engine: {{tokens_per_step: {10**18}}}\nstep: {{base_ms: 1}}",
+            "tokens_per_step must be 1 or more, 64 at most",
+        ),
+        ("engine: {ranks: 2, ranks: 3}\nstep: {base_ms: 1}", "'ranks' is there twice"),
         ("engine: {policy: magic}", "policy"),
         ("engine: {token_budget: many}", "token_budget"),
         ("step: {base_ms: -1}", "base_ms"),

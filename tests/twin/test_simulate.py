@@ -246,7 +246,9 @@ def test_ranges(text, numbers):
     assert parse_over(text)[1] == numbers
 
 
-@pytest.mark.parametrize("text", ["colour=1", "ranks=a", "ranks=0..4", "token_budget=-5", "ranks=8..4"])
+@pytest.mark.parametrize(
+    "text", ["colour=1", "ranks=a", "ranks=0..4", "ranks=1,100000000", "token_budget=-5", "ranks=8..4"]
+)
 def test_bad_ranges_are_refused(text):
     with pytest.raises(PlanError, match="--over"):
         parse_over(text)

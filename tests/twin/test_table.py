@@ -56,6 +56,13 @@ BAD = [
     (HEAD + "ttft_mean\nmixed,10,10,1,5\n", "unit", "a latency without its unit"),
     (HEAD + "throughput\nmixed,10,10,1,5\n", "unit", "a rate without its unit"),
     (HEAD + "tpot_mean_ms\nmixed,10,10,1,-5\n", "negative", "a negative latency"),
+    (HEAD + "output_tok_s\nmixed,10,10,1,1e300\n", "nothing measured is so large", "a rate beyond all"),
+    (HEAD + "output_tok_s\nmixed,10,10,1,1e-300\n", "nothing measured is so small", "a rate below all"),
+    (
+        HEAD + "tpot_mean_ms,tpot_mean_ms\nmixed,10,10,1,5,6\n",
+        "tpot_mean_ms is there twice",
+        "a column twice",
+    ),
     (HEAD + "tpot_mean_ms\nmixed,10,10,1,fast\n", "no number", "words in a cell"),
     (HEAD + "tpot_mean_ms\nmixed,10,10,1,nan\n", "finite", "NaN in a cell"),
     (HEAD + "tpot_mean_ms\nmixed,10,10,1.5,5\n", "whole number", "half a stream"),

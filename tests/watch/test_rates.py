@@ -313,3 +313,42 @@ def test_a_speed_that_no_port_has_is_none():
     assert rates.speed_bps is None
     assert "is no speed of a port" in rates.speed_wrong
     assert rates.bps == pytest.approx(8e8)
+
+
+@pytest.mark.parametrize(
+    ("speed", "polled_s", "use"),
+    [(GIGA, 20, 0.95), (GIGA, 25, 0.95), (GIGA, 30, 0.6), (GIGA, 33, 0.8), (1e8, 200, 0.95)],
+)
+def test_wraps_that_come_with_nearly_every_read(speed, polled_s, use):
+    """More than half a turn of 34.4 s at 1 Gb/s between two reads: every other one is below the one before."""
+    octets = round(speed * use / 8 * polled_s)
+    rates = port_rates(
+        *series([(polled_s * n, (octets * n) % 2**32) for n in range(60)]), speed_bps=speed, width=32
+    )
+    assert (rates.corrupt, rates.resets, rates.rejected) == (0, 0, 0)
+    assert rates.bps == pytest.approx(speed * use)
+
+
+def test_a_32_bit_counter_that_is_read_once_a_turn_is_refused():
+    for polled_s in (35, 40, 70):
+        rates = port_rates(
+            *series([(polled_s * n, (round(0.8 * GIGA / 8 * polled_s) * n) % 2**32) for n in range(60)]),
+            speed_bps=GIGA, width=32,
+        )  # fmt: skip
+        assert (
+            rates.refused == f"a 32-bit counter wraps every 34.4 s at 1 Gb/s, and was read every {polled_s} s"
+        )
+    # One read that is a minute late may hide a turn: nothing is said of that minute.
+    points = [(n if n < 30 else n + 60, 50_000_000 * (n if n < 30 else n + 60) % 2**32) for n in range(60)]
+    rates = port_rates(*series(points), speed_bps=GIGA, width=32)
+    assert rates.bps == pytest.approx(400e6)
+    assert not ((rates.end - rates.start) > 34 * SECOND).any()
+
+
+def test_a_torn_read_of_32_bits_is_one_read():
+    values = [10_000_000 * n for n in range(20)]
+    for torn in (values[9] + 2**31, 5):
+        points = [(n, torn if n == 9 else value) for n, value in enumerate(values)]
+        rates = port_rates(*series(points), speed_bps=GIGA, width=32)
+        assert (rates.corrupt, rates.resets, rates.wraps) == (1, 0, 0)
+        assert rates.bps == pytest.approx(80e6)

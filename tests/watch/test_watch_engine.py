@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pinchpoint.errors import SourceError
@@ -211,3 +212,19 @@ def test_what_comes_later_is_read_from_then_on(pages):
         assert source.learned() is None
     finally:
         source.close()
+
+
+def test_what_was_sent_as_a_credential_is_in_no_label(pages):
+    key = "sk-SECRETKEY-abc123XYZ"
+    pages.put("/metrics", f'vllm:num_requests_running{{model_name="{key}",engine="{key}"}} 1\n')
+    spec = read_spec(f"engine://127.0.0.1:{pages.port}")
+    source = EngineSource(
+        msgspec.structs.replace(spec, headers={"Authorization": f"Bearer {key}", "X-Org": "hdr-TOPSECRET"})
+    )
+    try:
+        opened = source.open()
+        (block,) = source.read()
+    finally:
+        source.close()
+    assert {name.entity for name in block.keys} == {"(hidden)"}
+    assert key not in repr((opened, block))

@@ -460,6 +460,14 @@ def test_cached_tokens_by_every_name(more, cached):
     assert read(ONE, data(finish("stop"), usage(9, 1, more), DONE)).cached_tokens == cached
 
 
+def test_more_cached_than_there_is_counts_for_nothing():
+    answer = read(
+        ONE, data(finish("stop"), usage(9, 1, ',"prompt_tokens_details":{"cached_tokens":45}'), DONE)
+    )
+    assert (answer.prompt_tokens, answer.cached_tokens) == (9, None)
+    assert Warn.USAGE_CONTRADICTS in answer.warnings
+
+
 def test_llamacpp_says_cached_tokens_in_its_timings():
     last = finish(
         "stop", ',"usage":{"completion_tokens":1,"prompt_tokens":9},"timings":{"cache_n":8,"prompt_n":1}'

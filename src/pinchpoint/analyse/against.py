@@ -9,7 +9,7 @@ import msgspec
 from pinchpoint.analyse.by_formula import Reading, Record, average, opening_is_whole
 from pinchpoint.analyse.context import Context, context_of
 from pinchpoint.analyse.findings import RungReading
-from pinchpoint.analyse.lines import Line, Read, beyond, line_of, ordered, summary
+from pinchpoint.analyse.lines import Line, Read, beyond, line_of, lost_by_median, ordered, summary
 from pinchpoint.analyse.reading import read_run
 from pinchpoint.analyse.reasons import reasons
 from pinchpoint.analyse.tables import RungTables, load_rung, rungs_of
@@ -153,6 +153,7 @@ def _against(level: Level, same: Sequence[Driven]) -> Against:
 
     lines = [line_of(figure, ours, level.requests) for figure in ordered(level.figures)]
     lines += _without_opening(level, same, ours)
+    lines += lost_by_median(level, ours)
     lines += beyond(level, [d.reading for d in same])
     why = reasons(level, [d.reading for d in same], [d.record for d in same], same[0].opening)
     return msgspec.structs.replace(empty, lines=lines, why=[*level.notes, *why], words=summary(lines))

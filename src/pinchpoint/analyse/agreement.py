@@ -10,7 +10,7 @@ from pinchpoint.analyse.tables import Floats
 from pinchpoint.analyse.view import RungView
 from pinchpoint.units import MILLISECOND
 
-__all__ = ["by_endpoint", "little"]
+__all__ = ["LITTLE", "by_endpoint", "little"]
 
 LITTLE = 0.10  # a rung whose own numbers disagree by more is pointed out
 

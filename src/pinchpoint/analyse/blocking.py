@@ -152,9 +152,13 @@ def _shares(ladder: Ladder, top: Level) -> str:
     others = [level for level in aside if not all_limited(losing(level.readings))]
     firm = [f"{_part(level)} at {level.concurrency}" for level in others if not in_doubt(level.readings)]
     loose = [f"{_part(level)} at {level.concurrency}" for level in others if in_doubt(level.readings)]
+    asked = [r.interference for level in others for r in losing(level.readings) if r.interference]
+    why = next((lost.doubt for lost in asked if lost.doubt), "")
     out = left_out([r for level in aside if all_limited(losing(level.readings)) for r in level.readings])
     rest = ", ".join([*firm, *([out] if out else [])])
-    rest = "; ".join([*([rest] if rest else []), *([f"in doubt: {', '.join(loose)}"] if loose else [])])
+    rest = "; ".join(
+        [*([rest] if rest else []), *([f"in doubt, for {why}: {', '.join(loose)}"] if loose else [])]
+    )
     return f"{_part(top)} of decode time at concurrency {top.concurrency}" + (f" ({rest})" if rest else "")
 
 

@@ -14,7 +14,15 @@ from pinchpoint.analyse.findings import Ceiling, RungReading
 from pinchpoint.analyse.interference import SEEN
 from pinchpoint.analyse.levels import Level, Shape, levels, own_rate, shapes, with_gains
 from pinchpoint.analyse.throughput import RATE
-from pinchpoint.analyse.trust import caused, left_out, limited, pressed, pressure_words, short_window
+from pinchpoint.analyse.trust import (
+    caused,
+    left_out,
+    limited,
+    passes_left_out,
+    pressed,
+    pressure_words,
+    short_window,
+)
 from pinchpoint.plan.model import Profile
 
 __all__ = ["Level", "ceilings", "levels", "own_rate", "shapes", "ttft_ms", "with_gains"]
@@ -108,6 +116,7 @@ def _shaped(rungs: Sequence[RungReading]) -> Shaped:
     out = left_out(
         [r for r in rungs if r.valid and r.concurrency not in {level.concurrency for level in ladder}]
     )
+    out = "; ".join(filter(None, (out, passes_left_out(rungs))))
     return Shaped(ladder, best, knee_at, "undecided" if doubt else state, doubt, fall, out)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pinchpoint.analyse.figures import factor, number, percent
 
-__all__ = ["NO_REPEATS", "WIDE", "Change", "Interval", "State", "change_of", "grown"]
+__all__ = ["NO_REPEATS", "WIDE", "Change", "Interval", "State", "change_of", "grown", "mean"]
 
 WIDE = 3.0  # an interval of a ratio that spans more than this factor does not know its size
 NO_REPEATS = "no repeats: cannot be told from noise"
@@ -66,7 +66,7 @@ def change_of(
     """The change between repeats of both runs; ``interval`` is that of the ratio, where there is one."""
     if not a or not b:
         missing = "the first" if not a else "the second"
-        return Change(metric, unit, _mean(a), _mean(b), words=f"not there in {missing} run")
+        return Change(metric, unit, mean(a), mean(b), words=f"not there in {missing} run")
     mean_a, mean_b = float(np.mean(a)), float(np.mean(b))
     if mean_a <= 0:
         return Change(metric, unit, mean_a, mean_b, words="zero in the first run")
@@ -108,5 +108,6 @@ def grown(times: float) -> str:
     return f"{times:.3g}×" if times >= 1.1 else percent(times - 1)
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def mean(values: Sequence[float]) -> float | None:
+    """Of repeats; None where there is none."""
     return float(np.mean(values)) if values else None

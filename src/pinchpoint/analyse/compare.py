@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from pinchpoint.analyse.change import Change, Interval, change_of
+from pinchpoint.analyse.change import Change, Interval, change_of, mean
 from pinchpoint.analyse.compared import headline, rung_words, untold_words
 from pinchpoint.analyse.findings import Findings, RungReading
 from pinchpoint.analyse.ladders import kind_of, longest_pause_ms
 from pinchpoint.analyse.levels import own_rate
 from pinchpoint.analyse.stats import ratio_interval
-from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound
+from pinchpoint.analyse.trust import limited, pressed, pressure_words, sound, unexplained
 
 __all__ = ["Change", "Comparison", "Pair", "compare"]
 
@@ -153,6 +153,10 @@ def _change(
 ) -> Change:
     name, unit, value, interval = metric
     a, b = _known(value, before), _known(value, after)
+    if name == "ttft_p50" and any(unexplained(r) for r in (*before, *after)):
+        return Change(
+            name, unit, mean(a), mean(b), words="not compared: those that waited throughout are not in it"
+        )
     spread = ratio_interval(a, b) if a and b else None
     return change_of(name, unit, a, b, spread or _ratio_interval(before, after, interval))
 

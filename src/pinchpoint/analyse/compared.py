@@ -55,7 +55,10 @@ def headline(placed: Sequence[Placed], rungs: int, left: int, doubtful: int, lim
             f"{limited} of {many(rungs, 'rung')} left out here: the load generator was the limit there"
         )
     if doubtful:
-        said.append(f"In {doubtful} of {many(rungs, 'rung')} the load generator or its host was short of CPU")
+        where = f"{doubtful} of {many(rungs, 'rung')}"
+        said.append(
+            f"In {where} the load generator was the limit, or its host was short of CPU most of the time"
+        )
     return " ".join(f"{one}." for one in said)
 
 

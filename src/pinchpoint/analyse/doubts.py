@@ -8,7 +8,7 @@ from pinchpoint.analyse.figures import capital, many, percent
 from pinchpoint.analyse.findings import Finding, RungReading
 from pinchpoint.analyse.gaps import bundled
 from pinchpoint.analyse.stalling import HELD
-from pinchpoint.analyse.trust import SHORT
+from pinchpoint.analyse.trust import SHORT, unexplained
 
 __all__ = ["doubts_of"]
 
@@ -39,7 +39,7 @@ def _load(r: RungReading) -> list[Doubted]:
     """Doubts about what was asked of the engine."""
     found = []
     if r.invalid_reasons:
-        found.append(Doubted("invalid", "; ".join(r.invalid_reasons), "do not use its numbers"))
+        found.append(Doubted("invalid", "; ".join(r.invalid_reasons), "read its numbers as a hint only"))
     if r.isolation and r.isolation.held is False:
         why = "; ".join(r.isolation.reasons)
         found.append(
@@ -96,6 +96,17 @@ def _measured(r: RungReading) -> list[Doubted]:
                 "bundled",
                 f"{why}; {HELD}",
                 "measure beside the engine, past any proxy, to see when a token was made",
+            )
+        )
+    if unexplained(r):
+        found.append(
+            Doubted(
+                "little",
+                f"its latencies account for {percent(r.little or 0.0)} of what was in flight: others waited all the while, "
+                "or slots stood idle; TTFT and E2E are of those that got through",
+                "give more --requests-per-slot, and look in which order the server takes its queue",
+                r.little,
+                "of the number in flight",
             )
         )
     if r.stationary is False:

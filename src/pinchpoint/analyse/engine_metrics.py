@@ -26,6 +26,7 @@ from pinchpoint.analyse.engine_page import (
 )
 from pinchpoint.analyse.engine_ranks import imbalance, over_pages, rank_rows, ranks_on
 from pinchpoint.analyse.findings import RungReading
+from pinchpoint.analyse.trust import limited
 from pinchpoint.record.folder import RunFolder
 from pinchpoint.units import SECOND
 from pinchpoint.vocab import Stage
@@ -307,7 +308,12 @@ def _beside_client(
     # The engine's mean is of all requests of the rung, its opening burst among them; so is this.
     client_ttft = client.get("ttft_ms")
     engine_ttft = row["ttft_mean_ms"]
-    if client_ttft and engine_ttft is not None and client_ttft - engine_ttft > max(5.0, 0.1 * client_ttft):
+    if (
+        not limited(reading)
+        and client_ttft
+        and engine_ttft is not None
+        and client_ttft - engine_ttft > max(5.0, 0.1 * client_ttft)
+    ):
         words.append(
             "the client waits longer for its first token than the engine says: network, front end, or tokenising "
             "before the engine's clock starts"

@@ -39,6 +39,7 @@ BUFFERED = "the stream is buffered on the path"
 BIN = 0.02  # of the natural logarithm: bins of 2 %
 SMOOTH = 4  # bins, one standard deviation of the smoothing
 LEAST_HEIGHT, LEAST_MASS = 0.15, 0.10  # of the highest mode, of all gaps: less is no mode
+VALLEY = 0.8  # of a peak: the valley between it and a higher one goes at least down to here
 AROUND = 0.15  # half width in ln within which the median is the base
 
 
@@ -90,7 +91,10 @@ def base_gap(lengths: Ints) -> Base:
 
 
 def _low_mode(logs: Floats, n: int) -> float:
-    """The lowest peak of a smoothed histogram that is high and heavy enough to be one."""
+    """The lowest peak of a smoothed histogram that is high, heavy and apart enough from a higher one to be a mode.
+
+    The flank of a mode is heavy too, and on a busy host it is not smooth: a ripple on it is no step of the engine.
+    """
     first = logs.min() - 4 * SMOOTH * BIN
     count = np.bincount(((logs - first) / BIN).astype(np.int64))
     count = np.append(count, np.zeros(4 * SMOOTH, dtype=np.int64)).astype(np.float64)
@@ -102,9 +106,16 @@ def _low_mode(logs: Floats, n: int) -> float:
     reach = round(2 * AROUND / BIN)
     for peak in peaks:
         near = float(mass[np.minimum(len(count), peak + reach + 1)] - mass[np.maximum(0, peak - reach)])
-        if smooth[peak] >= LEAST_HEIGHT * smooth.max() and near >= LEAST_MASS * n:
+        heavy = smooth[peak] >= LEAST_HEIGHT * smooth.max() and near >= LEAST_MASS * n
+        if heavy and _valley(smooth[peak:]) <= VALLEY * smooth[peak]:
             return float(first + (peak + 0.5) * BIN)
     return float(first + (int(smooth.argmax()) + 0.5) * BIN)
+
+
+def _valley(from_peak: Floats) -> float:
+    """The lowest point between a peak, which comes first, and the next that is higher; 0 where none is."""
+    higher = np.flatnonzero(from_peak > from_peak[0])
+    return float(from_peak[: higher[0]].min()) if len(higher) else 0.0
 
 
 def bundled(reason: str | None) -> bool:

@@ -62,6 +62,8 @@ def errors(found: Findings) -> Hypothesis:
             if not own
             else f"all {asked - own} requests that were not cut off here succeeded"
         )
+        if len(rungs) < len(found.rungs):
+            words += f", in the {many(len(rungs), 'rung')} that the load generator did not limit"
         return Hypothesis(cause="errors", state="cleared", words=words)
     worst = max(rungs, key=lambda r: _failed(r) / max(1, r.requests))
     share = _failed(worst) / max(1, worst.requests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -10,11 +10,12 @@ import msgspec
 from pinchpoint.analyse.by_formula import Reading
 from pinchpoint.analyse.figures import ms, percent
 from pinchpoint.analyse.findings import RungReading
+from pinchpoint.analyse.gaps import own_median_share
 from pinchpoint.analyse.ladders import longest_pause_ms
 from pinchpoint.record.imports.formula import MEANINGS, Formula, Statistic
 from pinchpoint.record.imports.results import Figure, Level
 
-__all__ = ["Line", "Read", "beyond", "line_of", "ordered", "summary"]
+__all__ = ["Line", "Read", "beyond", "line_of", "lost_by_median", "ordered", "summary"]
 
 _SHOWN: tuple[Statistic, ...] = ("mean", "p50", "p99", "max", "rate")
 _ORDER = ("rate", "ttft", "tpot", "gap", "e2e")
@@ -76,6 +77,7 @@ def line_of(figure: Figure, ours: Read, n_theirs: int | None, said: str = "") ->
     )
 
 
+_MEDIAN_AND_MEAN: tuple[tuple[Formula, Statistic], ...] = ((Formula.GAP, "p50"), (Formula.TPOT, "mean"))
 _OURS: tuple[tuple[str, str, str, Callable[[RungReading], float | None]], ...] = (
     ("gap", "gap p99", "ms", lambda r: r.gap_ms.p99 if r.gap_ms else None),
     ("gap", "gap, by time, p99", "ms", lambda r: r.gap_time_ms.p99 if r.gap_time_ms else None),
@@ -104,6 +106,34 @@ def beyond(level: Level, readings: Sequence[RungReading]) -> list[Line]:
             )
         )
     return found
+
+
+def lost_by_median(level: Level, ours: Read) -> list[Line]:
+    """Decode time lost as 1 − median gap / mean TPOT: all that can be told of a file without single tokens."""
+    said = {(f.formula, f.statistic): f.value for f in level.figures}
+    read = {
+        key: reading
+        for key in _MEDIAN_AND_MEAN
+        if (reading := ours(*key)) is not None and not reading.refused
+    }
+    theirs = _by_median({key: said[key] for key in _MEDIAN_AND_MEAN if key in said})
+    own = _by_median({key: reading.value for key, reading in read.items()})
+    if theirs is None:
+        return []
+    return [
+        Line(
+            what="decode time lost, by median gap and mean TPOT alone", unit="share",
+            state="not compared" if own is None else "same formula", theirs=theirs, ours=own,
+            n=min((reading.n for reading in read.values()), default=None), formula="1 − median gap / mean TPOT",
+            words=f"theirs loses {percent(theirs)} by this form" if own is None
+            else f"same formula: theirs loses {percent(theirs)}, ours {percent(own)}",
+        )
+    ]  # fmt: skip
+
+
+def _by_median(values: Mapping[tuple[Formula, Statistic], float]) -> float | None:
+    gap, tpot = (values.get(key) for key in _MEDIAN_AND_MEAN)
+    return max(0.0, own_median_share(gap, tpot)) if gap and tpot else None
 
 
 def summary(lines: Sequence[Line]) -> str:

@@ -124,10 +124,12 @@ def port_rates(
     if width == 32 and (speed_bps is None or speed_bps > NARROW_LIMIT_BPS):
         return _none(_narrow_reason(speed_bps))
     polled = _poll_interval(t)
+    if width == 32 and polled is not None and speed_bps is not None and polled >= _wrap_ns(speed_bps):
+        return _none(f"{_narrow_reason(speed_bps)}, and was read every {polled / SECOND:.3g} s")
     if not len(t):
         return _none("no reading")
     last = int(t[-1])
-    t, raw, corrupt = _without_torn(t, raw)
+    t, raw, corrupt = _without_torn(t, raw, speed_bps if width == 32 else None)
     t, raw, still = _first_sightings(t, raw)
     seen = estimate_refresh(t)
     refresh = refresh_ns if refresh_ns is not None else seen if seen is not None else polled
@@ -158,6 +160,8 @@ def port_rates(
         raw[1:][wrapped].astype(np.int64) + WRAP_32 - raw[:-1][wrapped].astype(np.int64)
     ).astype(np.float64)
     broken = _crosses(start, end, breaks)
+    if width == 32 and speed_bps is not None:
+        broken |= end - start >= _wrap_ns(speed_bps)
     dropped = (fell & ~wrapped) | broken
     # Reads that showed nothing new: perhaps for want of traffic, perhaps because the device had not copied yet.
     stale = len(t) > 1 and float((still[1:] > t[:-1]).mean()) > STALE_SHARE
@@ -231,8 +235,7 @@ def wire_factor(octets: float, packets: float, per_packet: int = 20) -> float | 
 def _narrow_reason(speed_bps: float | None) -> str:
     if speed_bps is None:
         return "a 32-bit counter on a port of unknown speed: it cannot be told how often it wraps"
-    wrap_s = WRAP_32 * 8 / speed_bps
-    return f"a 32-bit counter wraps every {wrap_s:.3g} s at {speed_bps / 1e9:g} Gb/s"
+    return f"a 32-bit counter wraps every {_wrap_ns(speed_bps) / SECOND:.3g} s at {speed_bps / 1e9:g} Gb/s"
 
 
 def _poll_interval(t: Ints) -> float | None:
@@ -310,11 +313,19 @@ def _with_idle_end(
     return np.append(t, quiet_until), np.append(raw, raw[-1]), np.append(still, quiet_until)
 
 
-def _without_torn(t: Ints, raw: Counters) -> tuple[Ints, Counters, int]:
-    """Drop single reads out of order between neighbours that are in order: torn 64-bit reads, mixed-up answers."""
-    falls = np.flatnonzero(raw[1:] < raw[:-1])
+def _without_torn(t: Ints, raw: Counters, narrow_bps: float | None) -> tuple[Ints, Counters, int]:
+    """Drop single reads out of order between neighbours that are in order: torn 64-bit reads, mixed-up answers.
+
+    ``narrow_bps``: line rate of a 32-bit counter, whose fall may be a wrap. It is one where neither it nor the rise before
+    it is faster than the line.
+    """
+    fell = raw[1:] < raw[:-1]
+    if narrow_bps is not None:
+        rose = np.where(fell, 0.0, (raw[1:] - raw[:-1]).astype(np.float64))
+        leaps = rose * 8 > _most_bits(np.diff(t), narrow_bps)
+        fell &= ~_wraps(fell, raw, t[:-1], t[1:], narrow_bps) | np.append(False, leaps[:-1])
     torn = set()
-    for fall in falls.tolist():
+    for fall in np.flatnonzero(fell).tolist():
         before, after = fall, fall + 1  # raw[after] < raw[before]
         if before > 0 and raw[before - 1] <= raw[after] and before not in torn:
             torn.add(before)  # a leap up for one read
@@ -332,10 +343,18 @@ def _wraps(
 ) -> NDArray[np.bool_]:
     """Falls of a 32-bit counter that can only be one wrap: too short for two, and no faster than the line."""
     assert speed_bps is not None
-    length_s = (end - start) / SECOND
     octets = raw[1:].astype(np.float64) + WRAP_32 - raw[:-1].astype(np.float64)
-    possible = octets * 8 <= OVER_LINE * speed_bps * length_s + SLACK_OCTETS * 8
-    return fell & possible & (length_s < WRAP_32 * 8 / speed_bps)
+    return fell & (octets * 8 <= _most_bits(end - start, speed_bps)) & (end - start < _wrap_ns(speed_bps))
+
+
+def _most_bits(length: Ints, speed_bps: float) -> Floats:
+    """What a line can carry in such intervals, ns, and what is counted a moment late."""
+    return OVER_LINE * speed_bps * length / SECOND + SLACK_OCTETS * 8
+
+
+def _wrap_ns(speed_bps: float) -> float:
+    """How long a 32-bit counter takes around at line rate: an interval as long may hide a whole turn."""
+    return WRAP_32 * 8 / speed_bps * SECOND
 
 
 def _crosses(start: Ints, end: Ints, breaks: Iterable[int]) -> NDArray[np.bool_]:

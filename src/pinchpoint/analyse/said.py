@@ -231,12 +231,14 @@ def _ceiling(ladder: Ladder, found: Findings) -> list[Finding]:
         )
     if ceiling.unloaded_ttft_ms is not None:
         evidence.append(f"unloaded, at concurrency 1: TTFT {ms(ceiling.unloaded_ttft_ms)}")
+    driven = [r for level in ladder.levels for r in level.readings]
+    rests = [r for r in driven if not limited(r)] or driven
     return [
         Finding(
             id=f"ceiling.{ladder.profile}.{ladder.isl}x{ladder.osl}", subject=ladder.label, claim=capital(ceiling.words),
             value=ceiling.value, unit=ceiling.metric,
             interval=None if ceiling.low is None or ceiling.high is None else (ceiling.low, ceiling.high),
-            n=sum(r.ok for level in ladder.levels for r in level.readings), rungs=ladder.rungs,
+            n=sum(r.ok for r in rests), rungs=[r.rung for r in rests],
             evidence=evidence, advice=_advice(ceiling, limited_beyond(found, ceiling)),
         )
     ]  # fmt: skip

@@ -15,16 +15,19 @@ __all__ = [
     "left_out",
     "limited",
     "only_the_generator",
+    "passes_left_out",
     "pressed",
     "pressure_words",
     "prompted",
     "short_window",
     "sound",
     "too_short",
+    "unexplained",
 ]
 
 SHORT = 0.2  # share of a window in which somebody waited for a CPU, from here on worth a warning
 HEAVY = 0.75  # share of the window in which somebody waited for a CPU of the load generator's host
+EXPLAINED = 0.75  # of the number in flight, by rate × latency (Little's law)
 LEAST_ENDS, LEAST_S, LEAST_PER_SLOT = 10, 2.0, 2  # of a window that carries a rate
 MOST_OF = 0.5
 
@@ -63,6 +66,17 @@ def left_out(readings: Sequence[RungReading]) -> str:
     return f"concurrency {several(levels)} left out: the load generator was the limit there"
 
 
+def passes_left_out(readings: Sequence[RungReading]) -> str:
+    """``one pass at concurrency 4 left out …``, where another of the same level counts; empty where none is."""
+    levels = {r.concurrency for r in readings if r.valid and not limited(r)}
+    late = [r.concurrency for r in readings if r.valid and limited(r) and r.concurrency in levels]
+    if not late:
+        return ""
+    where = several(sorted({level for level in late if level is not None}))
+    passes = "1 pass" if len(late) == 1 else f"{len(late)} passes"
+    return f"{passes} at concurrency {where} left out: the load generator was the limit there"
+
+
 def prompted(r: RungReading) -> bool | None:
     """Whether most of the paused time coincides with prompts; None where there are no pauses to tell by."""
     if not r.pause_count or not r.pause_share or r.pause_share_unprompted is None:
@@ -87,6 +101,15 @@ def short_window(r: RungReading) -> bool:
         return False
     slots = r.concurrency if r.rate is None else None
     return too_short(r.window_s, round(r.request_s * r.window_s), slots)
+
+
+def unexplained(r: RungReading) -> bool:
+    """Whether the latencies of a rung are of those that got through: they account for too little of what was in flight.
+
+    A server that lets some wait while others pass answers the others fast; who still waits when the window closes, or was
+    never answered in it, is in no latency.
+    """
+    return r.little is not None and r.little < EXPLAINED
 
 
 def pressure_words(readings: Sequence[RungReading]) -> str:

@@ -278,7 +278,8 @@ def _budget(asked: WhatIfs, own: Point | None, measured: Mapping[str, float]) ->
             value=ratio[0], unit="times today's longest pause", interval=ratio[1:],
             claim=f"By the twin the longest pause becomes {ratio[0]:.2f} times today's ({ratio[1]:.2f} to {ratio[2]:.2f})",
             advice=f"{way} the token budget from {asked.own_budget:,} to about {best.number:,.0f} per rank: "
-            f"{_changes(own, best, measured)}; the work of the prompts stays, so it is pauses that this shortens",
+            f"{_changes(own, best, measured)}; the prompts are the same work, in other pieces: pauses change with their "
+            "size, throughput with how full steps are",
         )
     ]  # fmt: skip
 

@@ -40,15 +40,15 @@ def climb(
         if plan.limits.max_requests and sent + rung.sent > plan.limits.max_requests:
             return f"--max-requests: {rung.label} would go beyond {plan.limits.max_requests} requests"
         if interrupts.by:  # between two rungs
-            return f"stopped by {interrupts.by}{GOES_ON}"
+            return interrupts.stopped
         _announce(plan, rung, seen, deadline.left_s(), onlooker)
         watching.mark(f"r{rung.index:04d} before")
-        done = fleet.run(rung, deadline.watching(fleet, onlooker.progress))
+        done = fleet.run(rung, deadline.watching(fleet, interrupts.heard(onlooker)))
         watching.mark(f"r{rung.index:04d} after")
         sent += done.sent
         folder.close_rung(_marks(done, interrupts.by, deadline.passed))
         if interrupts.by:
-            return f"stopped by {interrupts.by}{GOES_ON}"
+            return interrupts.stopped
         reading = read_latest(folder, done.rung.index)
         onlooker.rung_closed(reading)
         seen.append(seen_of(reading, plan, to_s(done.end_ns - done.start_ns), folder.time_scale))

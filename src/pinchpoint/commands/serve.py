@@ -45,6 +45,10 @@ def serve(
 
     from pinchpoint.twin.serve import serve_twin
 
+    for flag, number in (("--port", port), ("--snmp", snmp or 0)):
+        if not 0 <= number <= 65_535:
+            raise EndpointError(f"{flag} {number}: a port is 0 (a free one) to 65535")
+
     playing = serve_twin(
         read_twin(twin),
         host=host,

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pinchpoint.commands.onlooker import Onlooker
 from pinchpoint.drive.fleet import Fleet
 from pinchpoint.drive.orders import Progress
 from pinchpoint.plan.model import Plan
@@ -60,16 +61,39 @@ class Interrupts:
     def __init__(self) -> None:
         self.fleet: Fleet | None = None  # while rungs are driven
         self.by: str | None = None  # what came first, as a person calls it
-        self._presses = 0
+        self.presses = 0
 
     def press(self, number: int, frame: object) -> None:
         """A signal came."""
-        self._presses += 1
+        self.presses += 1
         self.by = self.by or ("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
         if self.fleet is not None:
             self.fleet.cancel()
-        elif self._presses != 2:
+        elif self.presses != 2:
             raise KeyboardInterrupt
+
+    @property
+    def stopped(self) -> str:
+        """What ended the run, and what became of the requests in flight."""
+        cut = ", twice: what was in flight was cut off" if self.presses > 1 else ""
+        return f"stopped by {self.by}{cut}{GOES_ON}"
+
+    def heard(self, onlooker: Onlooker) -> Callable[[Progress], None]:
+        """``onlooker.progress``, and a word to a person who presses: it takes a while until what is in flight has ended."""
+        answered = self.presses
+
+        def progress(progress: Progress) -> None:
+            nonlocal answered
+            if answered < self.presses:
+                answered = self.presses
+                onlooker.note(
+                    f"{self.by}: nothing more is sent, what is in flight ends; once more cuts it off"
+                    if answered == 1
+                    else f"{self.by} again: what is in flight is cut off"
+                )
+            onlooker.progress(progress)
+
+        return progress
 
 
 @contextmanager

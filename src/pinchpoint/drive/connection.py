@@ -35,6 +35,9 @@ _ENDS = (b"0\r\n\r\n", b"]\n\n\r\n", b"]\n\n", b"]\r\n\r\n", b"]\r\n\r\n\r\n", b
 _KEEP_ALIVE_MARGIN_S = 0.5
 # Silence after a reason to finish: usage and [DONE] come with it or not at all.
 FINISHED_NS = 500 * MILLISECOND
+_BEATING = (
+    10  # idle limits: heartbeats prove that a connection is alive, and without this they would for ever
+)
 _ENDLESS = 4, 4096  # times the tokens asked for, and more: such an answer is cut off
 _HOW: dict[ErrorKind, How] = {ErrorKind.TIMEOUT: "timeout", ErrorKind.TOO_LARGE: "too_large"}
 _GATHER_NS = SECOND  # how long what a stretch took may wait to be counted by the live view
@@ -203,7 +206,7 @@ class Connection(asyncio.Protocol):
             if (
                 now - self._fruitful_ns > 2 * FINISHED_NS
             ):  # bytes come, but they may be heartbeats, without end
-                self._look_for_tokens(now, idle_limit_ns)
+                self._look_for_tokens(now, _BEATING * idle_limit_ns)
             return
         if self._finished_open(now):
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from types import TracebackType
@@ -216,13 +216,12 @@ class _Run:
         for part in parts:
             for kind, number in part.failed.items():
                 failed[kind] = failed.get(kind, 0) + number
-        warm = [part.warmup_end_ns for part in parts]
         sent = [part.last_sent_ns for part in parts if part.last_sent_ns is not None]
         notes = dict.fromkeys(self._lost + [note for part in parts for note in part.notes])
         return RungDone(
             rung=self._rung,
             start_ns=start_ns,
-            warmup_end_ns=None if None in warm or not warm else max(w for w in warm if w is not None),
+            warmup_end_ns=_warmup_end(self._rung, parts),
             last_sent_ns=max(sent) if sent else None,
             end_ns=max((part.end_ns for part in parts), default=now_ns()),
             sent=sum(part.sent for part in parts),
@@ -235,6 +234,18 @@ class _Run:
             cancelled=any(part.cancelled for part in parts),
             complete=not self._lost,
         )
+
+
+def _warmup_end(rung: Rung, parts: Sequence[WorkerDone]) -> int | None:
+    """When the warm-up of all workers was over.
+
+    In a closed loop when the last one's was. The schedule of an open loop is dealt out in turn, and the first request after
+    its warm-up belongs to the worker that has it first.
+    """
+    known = [part.warmup_end_ns for part in parts if part.warmup_end_ns is not None]
+    if rung.rate is not None:
+        return min(known, default=None)
+    return max(known, default=None) if len(known) == len(parts) else None
 
 
 def open_fleet(plan: Plan, dialect: Dialect, folder: RunFolder) -> Fleet:

@@ -54,6 +54,7 @@ class Pool:
         self._idle: list[list[Connection]] = [[] for _ in addresses]
         self._open: list[Connection] = []
         self._stale = [0] * len(addresses)  # kept-alive connections in a row that turned out closed
+        self._unsettled = [0] * len(addresses)  # answers in a row whose message did not end with them
         self._cursor = 0
         self._gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
 
@@ -120,8 +121,14 @@ class Pool:
         """
         if self._stale[connection.endpoint] >= _STALE_ENOUGH:
             connection.close()
-        elif await connection.settle(_SETTLE_S):
+            return
+        # A server that leaves its messages open is waited for a few times, and then no more: a slot that waits is idle.
+        patient = self._unsettled[connection.endpoint] < _STALE_ENOUGH
+        if await connection.settle(_SETTLE_S if patient else 0.0):
+            self._unsettled[connection.endpoint] = 0
             self._idle[connection.endpoint].append(connection)
+        else:
+            self._unsettled[connection.endpoint] += 1
 
     def sweep(self, share: int, late_ns: int = 0) -> None:
         """Visit one ``share``-th of the connections: parse what waits, end what has been silent for too long.

@@ -172,7 +172,7 @@ class _Probing:
             if target == "health":
                 self.facts["health"] = heard.status
             elif heard.status == 200 and isinstance(said, dict) and isinstance(said.get("version"), str):
-                self.facts["version"] = said["version"]
+                self.facts["version"] = self.client.secrets.scrub(said["version"])
 
     # -- how to ask it --------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: str | None = None
     client_cert: str | None = None
     connect_timeout_s: float = 10.0
-    idle_timeout_s: float = 600.0  # no token for this long ends a request
+    idle_timeout_s: float = 600.0  # no byte for this long, or no token for ten times as long, ends a request
 
 
 class Arrivals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ import msgspec
 from pinchpoint.errors import PlanError
 from pinchpoint.plan.model import Profile
 from pinchpoint.units import SECOND, duration_ns
+from pinchpoint.wire.http1 import SET_BY_US
 
 __all__ = ["Reader"]
 
@@ -262,6 +263,8 @@ def headers(value: Any) -> dict[str, str]:
     for name, inner in pairs:
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name.strip()):
             raise PlanError("a header's name is made of letters, digits and -")
+        if name.strip().lower() in SET_BY_US:
+            raise PlanError(f"header {name.strip()!r} is set by pinchpoint itself")
         if any(ord(sign) < 32 or ord(sign) == 127 for sign in inner):
             raise PlanError(f"the value of header {name.strip()} holds a control character")
     return {name.strip(): inner.strip() for name, inner in pairs}

@@ -19,8 +19,19 @@ def read_yaml(text: str | bytes) -> Any:
     """
     import yaml
 
+    class Once(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """A key that is there twice says nothing."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names = [
+                key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"
+            ]
+            if len(set(names)) < len(names):
+                raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+            return super().construct_mapping(node, deep)
+
     try:
-        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        value = yaml.load(text, Loader=Once)
     except yaml.YAMLError as failure:
         raise ValueError(str(failure)) from None
     except _TRIPS as failure:

@@ -257,8 +257,11 @@ class RunFolder:
         ``facts.json: time_scale``, 1 where it is not there. What this folder's readers get is scaled already.
         """
         scale = self.facts.get("time_scale", 1.0)
-        ok = isinstance(scale, int | float) and not isinstance(scale, bool) and 0 < scale < 1e6
-        return float(scale) if ok else 1.0
+        if not isinstance(scale, int | float) or isinstance(scale, bool) or not 0 < scale < 1e6:
+            raise RecordError(
+                f"{self.path}: facts.json: time_scale is {scale!r:.40}; it must be a number above 0"
+            )
+        return float(scale)
 
     def marks(self) -> list[Mark]:
         """All marks, in the order the rungs were closed."""
@@ -307,7 +310,7 @@ class RunFolder:
             return self._connect().execute(sql, list(parameters)).fetchnumpy()
         except duckdb.Error as failure:
             raise RecordError(
-                f"{self.path}: a file of the record is damaged: {failure}; bring back a copy of it"
+                f"{self.path}: a file of the record is damaged: {_first_line(failure)}; bring back a copy of it"
             ) from failure
 
     def relation(self, sql: str, parameters: Iterable[Any] = ()) -> duckdb.DuckDBPyRelation:
@@ -405,5 +408,11 @@ def _read_marks(path: Path) -> list[Mark]:
         return [msgspec.convert(dict(zip(MARKS, row, strict=True)), Mark) for row in rows]
     except (duckdb.Error, msgspec.ValidationError) as failure:
         raise RecordError(
-            f"{path} cannot be read: {failure}; without it nothing tells which rungs are whole: bring back a copy"
+            f"{path} cannot be read: {_first_line(failure)}; without it nothing tells which rungs are whole: bring back a "
+            "copy"
         ) from failure
+
+
+def _first_line(failure: Exception) -> str:
+    """What DuckDB says before it repeats the query."""
+    return str(failure).partition("\n")[0]

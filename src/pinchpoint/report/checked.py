@@ -105,12 +105,18 @@ def _source(source: Mapping[str, Any], words: Words) -> Iterator[str]:
     yield from (words("check.source.blind_to", what=clean(what)) for what in source.get("cannot_see") or ())
 
 
+def _is_port(entity: Mapping[str, Any]) -> bool:
+    return entity.get("kind") not in ("rank", "gpu")
+
+
 def _entity(entity: Mapping[str, Any], words: Words) -> str:
     """``eth0 (uplink): 100 Gbit/s, 64-bit counters, rail 3``; what is not known is said, what does not apply is not."""
     alias = f" ({clean(entity['alias'], 40)})" if entity.get("alias") else ""
     speed = entity.get("speed_bps")
-    parts = [words("check.entity.no_speed") if speed is None else bits(speed)]
-    if entity.get("width"):
+    parts = (
+        [bits(speed)] if speed is not None else [words("check.entity.no_speed")] if _is_port(entity) else []
+    )
+    if entity.get("width") and _is_port(entity):
         parts.append(words("check.entity.width", bits=entity["width"]))
     if entity.get("rail"):
         parts.append(words("check.entity.rail", rail=clean(entity["rail"], 20)))

@@ -61,7 +61,8 @@ def _notes(plan: Plan, rows: Sequence[Mapping[str, Any]], closed: int, words: Wo
         yield words("dry.auto", most=plan.limits.auto_max_concurrency)
     elif plan.arrivals.pattern == "closed":
         yield words("dry.fall")
-    yield words("dry.warm")
+    if plan.arrivals.pattern == "closed":
+        yield words("dry.warm")
     if plan.limits.max_requests is not None:
         yield words("dry.most", most=f"{plan.limits.max_requests:,}")
     if plan.limits.budget_s is not None:

@@ -142,6 +142,7 @@ _FABRIC = {
     "{speed} Gb/s is no speed of a port; give it with speed.PORT=": "{speed} Gb/s는 포트 속도일 수 없습니다. speed.PORT=로 주십시오",
     "a 32-bit counter on a port of unknown speed: it cannot be told how often it wraps": "속도를 모르는 포트의 32비트 카운터: 몇 번 넘쳤는지 알 수 없습니다",
     "a 32-bit counter wraps every {n} s at {speed} Gb/s": "32비트 카운터는 {speed} Gb/s에서 {n} s마다 넘칩니다",
+    "a 32-bit counter wraps every {n} s at {speed} Gb/s, and was read every {read} s": "32비트 카운터가 {speed} Gb/s에서 {n}초마다 한 바퀴 도는데 {read}초마다 읽었습니다",
     "{n} of {of} intervals are above {speed} Gb/s (mean {mean} Gb/s): the speed is wrong; give it with speed.PORT=": "구간 {of}개 중 {n}개가 {speed} Gb/s를 넘습니다(평균 {mean} Gb/s): 속도가 잘못되었습니다. speed.PORT=로 주십시오",
     "port {PORT} receives pauses although little is sent to it: the host behind it does not drain. Use is low because ports are paused, not because there is room": "포트 {PORT} 쪽으로 보내는 것이 거의 없는데도 멈춤 프레임을 받습니다: 그 뒤의 호스트가 비우지 못합니다. 사용률이 낮은 것은 여유가 있어서가 아니라 포트가 멈춰 있기 때문입니다",
     "port {PORT} of {SOURCE} sends most pauses: this host does not drain. Use is low because ports are paused, not because there is room": "{SOURCE}의 포트 {PORT}이(가) 멈춤 프레임을 가장 많이 보냅니다: 이 호스트가 비우지 못합니다. 사용률이 낮은 것은 여유가 있어서가 아니라 포트가 멈춰 있기 때문입니다",
@@ -230,6 +231,9 @@ _RUN = {
     "{RUNG} needs {n} tokens, the model holds {m}: left out": "{RUNG}에는 {n} 토큰이 필요한데 모델은 {m} 토큰을 담습니다: 뺍니다",
     "stopped by SIGHUP; what was measured is kept, --resume goes on": "SIGHUP(터미널 종료)으로 멈췄습니다. 측정한 것은 남아 있으며 --resume으로 이어 갑니다",
     "stopped by SIGTERM; what was measured is kept, --resume goes on": "SIGTERM으로 멈췄습니다. 측정한 것은 남아 있으며 --resume으로 이어 갑니다",
+    "stopped by {by}, twice: what was in flight was cut off; what was measured is kept, --resume goes on": "{by}(으)로 두 번 멈춰 처리 중이던 요청을 끊었습니다. 측정한 것은 남아 있으며 --resume으로 이어 갑니다",
+    "{by}: nothing more is sent, what is in flight ends; once more cuts it off": "{by}: 더 보내지 않고 처리 중인 요청이 끝나기를 기다립니다. 한 번 더 누르면 끊습니다",
+    "{by} again: what is in flight is cut off": "{by} 다시: 처리 중인 요청을 끊습니다",
     "stopped by Ctrl-C; what was measured is kept, --resume goes on": "Ctrl-C로 멈췄습니다. 측정한 것은 남아 있으며 --resume으로 이어 갑니다",
     "the budget left {rungs} out: {NAMES}": "예산 때문에 {rungs}을(를) 뺐습니다: {NAMES}",
 }

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from pinchpoint.analyse.agreement import LITTLE
 from pinchpoint.analyse.findings import Ceiling, Findings, RungReading
 from pinchpoint.analyse.gaps import ONE_EACH, bundled
 from pinchpoint.plan.model import Profile
@@ -372,8 +373,15 @@ def _oddities(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:
         )
     if reading.convoy:
         yield "convoy", words("note.convoy")
+    if reading.little is not None and abs(reading.little - 1) > LITTLE:
+        yield "little", words("note.little", n=figures.plain(reading.little))
     if reading.client is not None and reading.client.limited:
         yield "client", words("note.client", why="; ".join(reading.client.reasons) or unknown)
+    yield from _of_its_streams(reading, words)
+
+
+def _of_its_streams(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:
+    """Signs of how tokens came and how many."""
     held = reading.refused.get("interference.base_gap_ms")
     if held is not None and bundled(held):
         yield "bundled", words("note.bundled", why=held)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from pinchpoint.bounded import text_of
+from pinchpoint.bounded import reason_of, text_of
 from pinchpoint.errors import TableError
 from pinchpoint.twin.exchange import Kind
 from pinchpoint.twin.table import as_number, is_exchange_log
@@ -61,7 +61,7 @@ def read_exchange(path: str | Path) -> ExchangeTable:
     try:
         text = text_of(target)
     except (OSError, UnicodeDecodeError) as failure:
-        raise TableError(f"{target}: cannot be read as text ({failure})") from failure
+        raise TableError(f"{target}: cannot be read as text ({reason_of(failure)})") from failure
     if is_exchange_log(text):
         from pinchpoint.twin.exchange_logs import read_log
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pinchpoint.bounded import text_of
+from pinchpoint.bounded import reason_of, text_of
 from pinchpoint.errors import RecordError, TableError
 from pinchpoint.plan.yaml_text import read_yaml
 from pinchpoint.record.files import write_named
@@ -213,7 +213,12 @@ class Twin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 MOST_SETTINGS = 200
 MOST_REDUNDANT = 16_384  # a few copies of every expert of any model known, on any number of ranks
-_POSITIVE = ("token_budget", "ranks", "max_sequences", "prefill_ranks")
+MOST_RANKS = 16_384  # more than any cluster has GPUs
+MOST_AT_ONCE = 1_000_000_000  # tokens or sequences of a step
+MOST_PER_STEP = 64  # accepted tokens of a sequence
+_POSITIVE = {
+    "token_budget": MOST_AT_ONCE, "ranks": MOST_RANKS, "max_sequences": MOST_AT_ONCE, "prefill_ranks": MOST_RANKS
+}  # fmt: skip
 _SHARES = ("prefix_cached_share", "overlap_share")
 
 
@@ -227,18 +232,20 @@ def check_twin(twin: Twin, where: str = "twin") -> None:
     members = [("", twin.engine, twin.step)]
     members += [(f"ensemble[{i}].", m.engine, m.step) for i, m in enumerate(twin.ensemble)]
     for prefix, engine, step in members:
-        for key in _POSITIVE:
-            if getattr(engine, key) < 1:
+        for key, most in _POSITIVE.items():
+            if not 1 <= getattr(engine, key) <= most:
                 raise TableError(
-                    f"{where}: {prefix}engine.{key} is {getattr(engine, key)}; it must be 1 or more"
+                    f"{where}: {prefix}engine.{key} is {getattr(engine, key)}; it must be 1 or more, {most:,} at most"
                 )
         for key in _SHARES:
             if not 0 <= getattr(engine, key) <= 1:
                 raise TableError(
                     f"{where}: {prefix}engine.{key} is {getattr(engine, key)}; a share is 0 to 1"
                 )
-        if engine.tokens_per_step < 1:
-            raise TableError(f"{where}: {prefix}engine.tokens_per_step must be 1 or more")
+        if not 1 <= engine.tokens_per_step <= MOST_PER_STEP:
+            raise TableError(
+                f"{where}: {prefix}engine.tokens_per_step must be 1 or more, {MOST_PER_STEP} at most"
+            )
         for key, value in msgspec.structs.asdict(step).items():
             if not 0 <= value < 1e9:
                 raise TableError(f"{where}: {prefix}step.{key} is {value}; it must be 0 or more and finite")
@@ -318,9 +325,9 @@ def read_twin(path: str | Path) -> Twin:
     try:
         text = text_of(path)
     except (OSError, UnicodeDecodeError) as failure:
-        said = failure.strerror if isinstance(failure, OSError) else "it is no text"
         raise TableError(
-            f"{path}: cannot be read ({said}); fit a twin with pinchpoint calibrate RUN -o twin.yaml, or ask 'reference'"
+            f"{path}: cannot be read ({reason_of(failure)}); fit a twin with pinchpoint calibrate RUN -o twin.yaml, or ask "
+            "'reference'"
         ) from failure
     try:
         value = read_yaml(text)

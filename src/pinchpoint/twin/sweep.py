@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pinchpoint.errors import PlanError
+from pinchpoint.errors import PlanError, TableError
 from pinchpoint.twin.arrivals import Closed
 from pinchpoint.twin.engine import Simulation, simulate
 from pinchpoint.twin.ensemble import combine
 from pinchpoint.twin.instep import StepExchange, step_exchange
 from pinchpoint.twin.measure import gap_pool, measure, weighted_quantiles
-from pinchpoint.twin.model import Client, Engine, Member, Protocol, Twin
+from pinchpoint.twin.model import MOST_AT_ONCE, MOST_RANKS, Client, Engine, Member, Protocol, Twin
 from pinchpoint.twin.rungs import Rung
 from pinchpoint.twin.tradeoff import OVER, Over, Point, Sweep, Value, doubts_of, own_setting, words_of
 
@@ -59,9 +59,10 @@ def parse_over(text: str) -> tuple[Over, list[int]]:
             numbers = [int(part) for part in values.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < 1:
+    most = MOST_RANKS if name in ("ranks", "disaggregation") else MOST_AT_ONCE
+    if not numbers or min(numbers) < 1 or max(numbers) > most:
         raise PlanError(
-            f"--over {text!r}: write {name}=LOW..HIGH or {name}=A,B,C with whole numbers from 1 up"
+            f"--over {text!r}: write {name}=LOW..HIGH or {name}=A,B,C with whole numbers from 1 to {most:,}"
         )
     return name, numbers
 
@@ -250,6 +251,12 @@ def sweep_twin(
                     break
     if over != "concurrency":
         points += _baseline(twin, over, rungs, seeds, members)
+    if not any(point.metrics for point in points):
+        shapes = ", ".join(dict.fromkeys(f"{rung.isl}/{rung.osl}" for rung in rungs))
+        raise TableError(
+            f"{twin.name}: no request of {shapes} comes to its end at any setting; its KV cache is too small for "
+            "one, or it has no place for it"
+        )
     return Sweep(
         twin.name, over, points, own_setting(twin.engine, over), words_of(points, over), doubts_of(twin, over)
     )

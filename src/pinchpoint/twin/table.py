@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from pinchpoint.bounded import text_of
+from pinchpoint.bounded import reason_of, text_of
 from pinchpoint.errors import TableError
 
 __all__ = [
@@ -38,6 +38,7 @@ _NO_UNIT = re.compile(
     r"(ttft|tpot|itl|gap|e2e)(_(mean|avg|median|p\d+|max))?|(input|output|total)_(tok|tokens|throughput)|throughput|latency"
 )
 _SCALE = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+MOST_MEASURED = 1e12  # tok/s, ms, s: beyond, and below its inverse, nothing was measured
 _KNOWN = {"profile", "isl", "osl", "concurrency", "source", "rate_req_s", "port_util_pct", "port_util_resolution_pct",
           "requests"}  # fmt: skip
 
@@ -133,7 +134,9 @@ def _text(path: Path) -> str:
     try:
         return text_of(path)
     except (OSError, UnicodeDecodeError) as failure:
-        raise TableError(f"{path}: cannot be read as text ({failure})") from failure
+        raise TableError(
+            f"{path}: cannot be read as text ({reason_of(failure)}); name a CSV table, a request log or a run folder"
+        ) from failure
 
 
 def _number(text: str, where: str) -> float:
@@ -194,6 +197,8 @@ def _rows(path: str, header: list[str], raw: list[dict[str, str]]) -> list[Row]:
         metrics = {column: parse_metric(column) for column in header}
     except TableError as failure:
         raise TableError(f"{path}: {failure}") from None
+    if twice := next((name for name in header if name and header.count(name) > 1), None):
+        raise TableError(f"{path}: column {twice} is there twice")
     missing = [c for c in ("isl", "osl") if c not in header]
     if missing or not ({"concurrency", "rate_req_s"} & set(header)):
         need = ", ".join(
@@ -213,6 +218,10 @@ def _rows(path: str, header: list[str], raw: list[dict[str, str]]) -> list[Row]:
             measured = _number(value, f"{where}, {column}")
             if measured < 0:
                 raise TableError(f"{where}: {column} is {value}; it cannot be negative")
+            if measured > MOST_MEASURED or 0 < measured < 1 / MOST_MEASURED:
+                raise TableError(
+                    f"{where}: {column} is {value}; nothing measured is so {'large' if measured > 1 else 'small'}"
+                )
             cells.append(Cell(column, metric[0], measured, metric[1]))
         isl, osl = _whole(row, "isl", where), _whole(row, "osl", where)
         rate = _number(row["rate_req_s"], where) if (row.get("rate_req_s") or "").strip() else None

@@ -1,4 +1,7 @@
-"""One kept-alive HTTP connection for pages that are read again and again. Nothing but GET; redirects are not followed."""
+"""One kept-alive HTTP connection for pages that are read again and again. Nothing but GET; redirects are not followed.
+
+What was sent as a credential is hidden in what comes back: labels and versions go to files and to the screen.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import http.client
 import ssl
 from collections.abc import Mapping
 
+from pinchpoint.credentials import hide_in_page, of_header
 from pinchpoint.errors import SourceError
 
 __all__ = ["Page"]
@@ -31,6 +35,7 @@ class Page:
     ) -> None:
         self.where = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         self._headers = dict(headers or {})
+        self._hidden = [word for name, value in self._headers.items() for word in of_header(name, value)]
         if tls:
             context = ssl.create_default_context(cafile=ca_file)
             if not verify:
@@ -76,7 +81,7 @@ class Page:
             body = response.read(LARGEST + 1)
             if len(body) > LARGEST:
                 raise SourceError(f"{self.where}{path.partition('?')[0]}: the page is larger than 16 MiB")
-            return response.status, body
+            return response.status, hide_in_page(body, self._hidden)
         except (http.client.BadStatusLine, ConnectionError):
             raise
         except http.client.HTTPException as failure:

@@ -12,10 +12,11 @@ from pinchpoint.errors import PlanError
 from pinchpoint.vocab import ErrorKind
 from pinchpoint.wire.address import Address
 
-__all__ = ["MAX_HEADER_BYTES", "RequestHead", "ResponseReader", "request_bytes"]
+__all__ = ["MAX_HEADER_BYTES", "SET_BY_US", "RequestHead", "ResponseReader", "request_bytes"]
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_INFLATED_BYTES = 16 << 20  # from one read; more is taken for a bomb
+SET_BY_US = ("content-length", "transfer-encoding")  # headers
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -32,7 +33,7 @@ class RequestHead:
         for name, value in {**ours, **{name.lower(): value for name, value in headers.items()}}.items():
             if not _TOKEN.fullmatch(name):
                 raise PlanError(f"{name!r} is no header name")
-            if name in ("content-length", "transfer-encoding"):
+            if name in SET_BY_US:
                 raise PlanError(f"header {name!r} is set by pinchpoint itself")
             if (
                 not value.isascii()

@@ -93,9 +93,13 @@ class TokenCount:
         return self._each
 
     def prompt(self) -> tuple[int | None, int | None]:
-        """Prompt tokens and how many of them came from a cache."""
+        """Prompt tokens and how many of them came from a cache; more than there are is no count."""
         usage = self.usage or self._any or {}
-        return prompt_tokens(usage), cached_tokens(usage, self.timings)
+        whole, cached = prompt_tokens(usage), cached_tokens(usage, self.timings)
+        if whole is not None and cached is not None and cached > whole:
+            self.doubted = True
+            cached = None
+        return whole, cached
 
     def _fill(self, events: int) -> None:
         missing = events - len(self._each)
