@@ -352,3 +352,14 @@ def test_a_torn_read_of_32_bits_is_one_read():
         rates = port_rates(*series(points), speed_bps=GIGA, width=32)
         assert (rates.corrupt, rates.resets, rates.wraps) == (1, 0, 0)
         assert rates.bps == pytest.approx(80e6)
+
+
+def test_a_32_bit_counter_that_stands_still_for_minutes_hides_no_turn():
+    """Idle for two minutes, read every second, and the first octets after it carry the counter past its end."""
+    start = 2**32 - 60_000_000
+    points = [(n, start) for n in range(120)] + [
+        (120 + n, (start + 50_000_000 * (n + 1)) % 2**32) for n in range(30)
+    ]
+    rates = port_rates(*series(points), speed_bps=GIGA, width=32)
+    assert (rates.wraps, rates.resets, rates.rejected) == (1, 0, 0)
+    assert octets_between(rates, 0, 149 * SECOND)[0] == pytest.approx(30 * 50e6)

@@ -169,7 +169,8 @@ def _by_median(ladder: Ladder, top: Level) -> str:
     """
     readings = losing(top.readings)
     stopped = all(r.interference and r.interference.reading == STOPPED for r in readings)
-    own = {level.concurrency: shares for level in ladder.levels if (shares := median_shares(level))}
+    free = [level for level in ladder.levels if level is top or not all_limited(losing(level.readings))]
+    own = {level.concurrency: shares for level in free if (shares := median_shares(level))}
     if _form(readings) != "decode_only" or not stopped or top.concurrency not in own:
         return ""
     here = float(np.mean(own[top.concurrency]))

@@ -155,13 +155,15 @@ def port_rates(
     octets = np.where(
         fell, 0.0, (raw[1:] - raw[:-1]).astype(np.float64)
     )  # exact: unsigned, and only where it rose
-    wrapped = _wraps(fell, raw, start, end, speed_bps) if width == 32 else np.zeros(len(fell), dtype=bool)
+    # A turn can only hide since the last read that still showed the old value.
+    since = np.maximum(start, still[1:])
+    wrapped = _wraps(fell, raw, since, end, speed_bps) if width == 32 else np.zeros(len(fell), dtype=bool)
     octets[wrapped] = (
         raw[1:][wrapped].astype(np.int64) + WRAP_32 - raw[:-1][wrapped].astype(np.int64)
     ).astype(np.float64)
     broken = _crosses(start, end, breaks)
     if width == 32 and speed_bps is not None:
-        broken |= end - start >= _wrap_ns(speed_bps)
+        broken |= end - since >= _wrap_ns(speed_bps)
     dropped = (fell & ~wrapped) | broken
     # Reads that showed nothing new: perhaps for want of traffic, perhaps because the device had not copied yet.
     stale = len(t) > 1 and float((still[1:] > t[:-1]).mean()) > STALE_SHARE
