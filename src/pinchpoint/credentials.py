@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import binascii
 import functools
-from base64 import b64encode
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from string import ascii_lowercase, ascii_uppercase
+from urllib.parse import quote
 
 __all__ = ["hide", "hide_in_page", "of_header"]
 
@@ -13,6 +16,8 @@ _TOLD_BY = 8  # characters of a secret that nothing else holds
 _LEAST = 6  # characters of a header's word that may be one
 _HIDDEN = "(hidden)"
 _PLAIN = ("accept", "accept-encoding", "content-type", "user-agent")  # headers whose values everybody knows
+_SAFE = str.maketrans("+/", "-_")  # base64 of addresses
+_QUOTED = re.compile(rb'"(?:[^"\\\n]|\\.)*"')
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps the length of any text
 
 
@@ -23,7 +28,16 @@ def of_header(name: str, value: str) -> list[str]:
     words = value.split()
     # What stands before a credential says of which kind it is.
     said = words[1:] if len(words) > 1 and name.lower().endswith("authorization") else words
+    if words and words[0].lower() == "basic":
+        said = [*said, *(_password(word) for word in said)]
     return [word for word in said if len(word) >= _LEAST]
+
+
+def _password(basic: str) -> str:
+    try:
+        return b64decode(basic, validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return ""
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
@@ -47,19 +61,42 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def hide_in_page(body: bytes, secrets: Iterable[str]) -> bytes:
-    """The same of a page that is read again and again: whole secrets, as they are and in base64."""
-    for secret in secrets:
-        for form in _forms(secret):
-            body = body.replace(form.encode(), _HIDDEN.encode())
-    return body
+    """The same of a page that is read again and again, within its quoted texts: names of metrics and numbers stay.
+
+    A header's word that is a word (``tokens``) or a short number is told from a credential by its length and signs.
+    """
+    told = tuple(secret for secret in secrets if _telling(secret))
+    small = body.lower()
+    # Any stretch of a secret as long as two pieces holds one of them whole: next to every page is passed at once.
+    if not any(piece in small for secret in told for piece in _pieces(secret)):
+        return body
+    return _QUOTED.sub(lambda found: hide(found[0].decode("utf-8", "replace"), told).encode(), body)
+
+
+def _telling(secret: str) -> bool:
+    return (
+        len(secret) >= _TOLD_BY
+        and not (secret.isalpha() and len(secret) < 2 * _TOLD_BY)
+        and not secret.isdigit()
+    )
+
+
+@functools.cache
+def _pieces(secret: str) -> tuple[bytes, ...]:
+    return tuple(
+        form[at : at + _TOLD_BY].lower().encode()
+        for form in _forms(secret)
+        for at in range(0, len(form) - _TOLD_BY + 1, _TOLD_BY)
+    )
 
 
 @functools.cache
 def _forms(secret: str) -> tuple[str, ...]:
-    """A secret and, where they are long enough to tell, what it is in base64 and in hexadecimal."""
+    """A secret and, where it is long enough to tell, what it is in base64 of either kind, quoted, in hexadecimal."""
     whole = secret.encode()
     # Within more text it begins at one of three places of base64's groups; the characters at its ends are shared.
-    shifted = (
+    shifted = [
         b64encode(b"0" * ahead + whole).decode().rstrip("=")[-(-ahead * 8 // 6) : -1] for ahead in range(3)
-    )
-    return (secret, *(form for form in (*shifted, whole.hex()) if len(form) >= _TOLD_BY))
+    ]
+    encoded = (*shifted, *(form.translate(_SAFE) for form in shifted), quote(secret, safe=""), whole.hex())
+    return (secret, *dict.fromkeys(form for form in encoded if form != secret and len(form) >= _TOLD_BY))

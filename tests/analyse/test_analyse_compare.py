@@ -225,8 +225,8 @@ def test_no_pause_left():
 def test_latencies_of_those_that_got_through_are_not_compared():
     """Half of what was in flight waited all the while: the TTFT of the rest says nothing of what users wait."""
     whole, part = (
-        together([rung(0, "prefill", 64, 1, 4, 640, 0.4, little=1.0)]),
-        together([rung(0, "prefill", 64, 1, 4, 640, 0.2, little=0.5)]),
+        together([rung(0, "prefill", 64, 1, 8, 640, 0.8, little=1.0)]),
+        together([rung(0, "prefill", 64, 1, 8, 640, 0.4, little=0.5)]),
     )
     (pair,) = compare(whole, part).pairs
     (ttft,) = (c for c in pair.changes if c.metric == "ttft_p50")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rungs_by_hand import ORIGIN, Row, ns, one_slot, reading, stream, tables
 
 from pinchpoint.analyse.context import Context
+from pinchpoint.analyse.reading import together
 from pinchpoint.analyse.window import in_flight, opening_wave, steady_window, warmup_mask
 
 
@@ -149,6 +150,12 @@ def test_coordinated_omission():
     assert found.e2e_ms.max == 3300
     assert found.sent_e2e_ms.mean == 500
     assert found.client.limited
+    assert found.client.reasons == [
+        "requests were sent up to 2800 ms, on average 1400 ms, after they were due, held back by --concurrency 1: "
+        "generator limited"
+    ]
+    (doubt,) = (f for f in together([found]).findings if f.id == "client.0")
+    assert doubt.advice.startswith("ask for a larger --concurrency, or a lower --request-rate")
     assert "generator limited" in found.client.reasons[0]
     # Sent 0, 400, … 2800 ms after due: all three clocks are reported, and eight values carry no p99.
     client = found.client

@@ -95,9 +95,21 @@ def test_local_ports(tmp_path, monkeypatch):
             "(hidden)g==",
         ),  # base64: the last group shares its bits with what follows
         ("Basic dXNlcjpzay1ob3N0aWxlLVNFQ1JFVC05ODc2", "Basic dXNlcjp(hidden)2"),  # … of user:key
+        ("c2staG9zdGlsZS1TRUNSRVQtOTg3Ng", "(hidden)g"),
         ("736b2d686f7374696c652d5345435245542d39383736", "(hidden)"),  # hexadecimal
     ],
 )
 def test_a_secret_is_hidden_as_far_as_it_goes(said, left):
     secrets = look_up(Endpoint(), {"OPENAI_API_KEY": "sk-hostile-SECRET-9876"})
     assert secrets.scrub(said) == left
+
+
+def test_a_password_is_hidden_without_its_user():
+    secrets = look_up(Endpoint(headers={"Authorization": "Basic dXNlcjpwYXNzdzByZCE="}), {})  # user:passw0rd!
+    assert (
+        secrets.scrub("user said passw0rd!, that is dXNlcjpwYXNzdzByZCE=")
+        == "user said (hidden), that is (hidden)"
+    )
+    odd = look_up(Endpoint(), {"OPENAI_API_KEY": "sk-??>>~~/+key"})
+    assert odd.scrub("sk-%3F%3F%3E%3E~~%2F%2Bkey") == "(hidden)"
+    assert "Pz8-Pn5-" not in odd.scrub("c2stPz8-Pn5-Lytr")

@@ -228,3 +228,20 @@ def test_what_was_sent_as_a_credential_is_in_no_label(pages):
         source.close()
     assert {name.entity for name in block.keys} == {"(hidden)"}
     assert key not in repr((opened, block))
+
+
+def test_hiding_leaves_names_and_numbers_alone(pages):
+    """Headers of a word and of a number: neither is a credential that a page could repeat."""
+    pages.put(
+        "/metrics",
+        'vllm:generation_tokens_total{engine="0"} 1000000.0\nvllm:num_requests_running{engine="0"} 3\n',
+    )
+    spec = read_spec(f"engine://127.0.0.1:{pages.port}")
+    headers = {"X-Team": "tokens", "X-Account": "100000", "Authorization": "Bearer requests"}
+    source = EngineSource(msgspec.structs.replace(spec, headers=headers))
+    try:
+        source.open()
+        (block,) = source.read()
+    finally:
+        source.close()
+    assert {name.metric for name in block.keys} >= {"generation_tokens", "running"}

@@ -16,14 +16,16 @@ LITTLE = 0.10  # a rung whose own numbers disagree by more is pointed out
 
 
 def little(rung: RungView) -> float | None:
-    """Request rate × (TTFT + (N − 1) × TPOT) over the number in flight (closed loop: the target)."""
+    """Request rate × (TTFT + (N − 1) × TPOT) over the number in flight (closed loop: the target, in a steady window)."""
     found = rung.latency
     service = np.where(np.isnan(found.ttft), found.e2e, found.ttft + np.nan_to_num(found.decode))
     if not rung.tables.facts.closed:
         service = service - np.nan_to_num(found.delay)  # in flight is counted from the send, so this is too
-    level = rung.tables.facts.concurrency if rung.tables.facts.closed else rung.in_flight
-    if not rung.window.steady or not level or not (~np.isnan(service)).any():
-        rung.refused["little"] = "no steady window" if not rung.window.steady else "no success"
+    level = (
+        rung.tables.facts.concurrency if rung.tables.facts.closed and rung.window.steady else rung.in_flight
+    )
+    if not level or not (~np.isnan(service)).any():
+        rung.refused["little"] = "no success"
         return None
     rate = len(rung.ends) / (rung.window.end_ns - rung.window.start_ns)
     value = rate * float(np.nanmean(service)) / level

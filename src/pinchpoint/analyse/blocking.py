@@ -35,6 +35,7 @@ ALWAYS_WAITING = 0.9  # of the window: coincidence with a waiting prompt then sa
 
 IDLE_HOST = "the load generator on a host with CPUs to spare"
 STEPS = "the engine's own step and token counters (--watch)"
+CLOSED = "a mixed profile in a closed loop (--concurrency, no --request-rate), beside a decode-only ladder"
 ALONE = "a decode-only ladder at the same numbers of streams"
 LONGER = "more requests, or a second concurrency"
 
@@ -71,7 +72,7 @@ def interference(found: Findings) -> Hypothesis:
     judged = [one for ladder in mixed for one in _judged(ladder)]
     if not judged:
         why = reason(found, "mixed", "interference.share_of_decode") or "no closed-loop mixed rung was read"
-        return undecided(CAUSE, why, "a mixed profile beside a decode-only ladder")
+        return undecided(CAUSE, why, CLOSED)
     top = min(judged, key=lambda one: (ORDER[one.state], -one.share))
     if top.state == "cleared" or max(one.share for one in judged) < SOME_LOST:
         return Hypothesis(cause=CAUSE, state="cleared", words=f"prompts take {_shares(top.ladder, top.level)}",

@@ -10,7 +10,9 @@ from pinchpoint.analyse.findings import ClientView, Stats
 from pinchpoint.analyse.gaps import Gaps
 from pinchpoint.analyse.stats import MIN_N_P99, quantile
 from pinchpoint.analyse.tables import Floats, Series
+from pinchpoint.analyse.trust import HELD_BACK
 from pinchpoint.analyse.view import RungView
+from pinchpoint.analyse.window import FULL
 from pinchpoint.units import MILLISECOND, SECOND
 
 __all__ = ["GENERATOR_LATE_MS", "client_view"]
@@ -63,8 +65,8 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
     if not closed and late is not None and (late if many else float(delay.mean())) > GENERATOR_LATE_MS:
         most = f"{late:.0f} ms (p99)" if many else f"{delay[-1]:.0f} ms"
         reasons.append(
-            f"requests were sent up to {most}, on average {delay.mean():.0f} ms, after they were due: "
-            "generator limited"
+            f"requests were sent up to {most}, on average {delay.mean():.0f} ms, after they were due"
+            f"{_held_back(rung)}: generator limited"
         )
     watched = len(lag) > 0 or busiest is not None or ceiling is not None
     if not watched:
@@ -80,6 +82,14 @@ def client_view(rung: RungView, gap: Stats | None, paused: float | None) -> Clie
         sent_delay_max_ms=float(delay[-1]) if len(delay) else None,
         in_flight_mean=rung.in_flight,
     )
+
+
+def _held_back(rung: RungView) -> str:
+    """What kept requests from being sent, in words, where it was the plan's own limit on how many are in flight."""
+    cap = rung.tables.facts.concurrency
+    if cap is None or rung.in_flight < FULL * cap:
+        return ""
+    return f", {HELD_BACK} {cap}"
 
 
 def _reads_s(rung: RungView) -> float:

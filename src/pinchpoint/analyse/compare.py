@@ -111,8 +111,9 @@ def _by_key(readings: Sequence[RungReading]) -> dict[Key, list[RungReading]]:
 
 def _label(key: Key) -> str:
     profile, isl, osl, concurrency, rate = key
+    cap = "" if concurrency is None else f", at most {concurrency} in flight"
     return f"{profile} {isl}/{osl} at " + (
-        f"concurrency {concurrency}" if rate is None else f"{rate:g} requests/s"
+        f"concurrency {concurrency}" if rate is None else f"{rate:g} requests/s{cap}"
     )
 
 

@@ -8,7 +8,7 @@ from pinchpoint.analyse.figures import capital, many, percent
 from pinchpoint.analyse.findings import Finding, RungReading
 from pinchpoint.analyse.gaps import bundled
 from pinchpoint.analyse.stalling import HELD
-from pinchpoint.analyse.trust import SHORT, unexplained
+from pinchpoint.analyse.trust import SHORT, WIDEN, capped, unexplained
 
 __all__ = ["doubts_of"]
 
@@ -86,6 +86,8 @@ def _measured(r: RungReading) -> list[Doubted]:
             if (r.host_pressure or 0.0) >= SHORT
             else f"give the load generator more --workers, or {more.removeprefix('give the load generator ')}"
         )
+        if capped(r):
+            advice = f"ask for {WIDEN}: with so many in flight the endpoint does not work the rate off"
         found.append(
             Doubted("client", f"the load generator was the limit: {'; '.join(r.client.reasons)}", advice)
         )

@@ -39,7 +39,11 @@ BUFFERED = "the stream is buffered on the path"
 BIN = 0.02  # of the natural logarithm: bins of 2 %
 SMOOTH = 4  # bins, one standard deviation of the smoothing
 LEAST_HEIGHT, LEAST_MASS = 0.15, 0.10  # of the highest mode, of all gaps: less is no mode
-VALLEY = 0.8  # of a peak: the valley between it and a higher one goes at least down to here
+VALLEY = (
+    0.07,
+    0.2,
+)  # of a peak: how far the valley between it and a higher one goes down, by how many gaps tell it
+EFFECTIVE = 2 * np.sqrt(np.pi) * SMOOTH  # bins that a smoothed one is counted from
 AROUND = 0.15  # half width in ln within which the median is the base
 
 
@@ -107,7 +111,8 @@ def _low_mode(logs: Floats, n: int) -> float:
     for peak in peaks:
         near = float(mass[np.minimum(len(count), peak + reach + 1)] - mass[np.maximum(0, peak - reach)])
         heavy = smooth[peak] >= LEAST_HEIGHT * smooth.max() and near >= LEAST_MASS * n
-        if heavy and _valley(smooth[peak:]) <= VALLEY * smooth[peak]:
+        chance = 2 * np.sqrt(2 / (EFFECTIVE * smooth[peak])) if heavy else 0.0  # two standard deviations
+        if heavy and _valley(smooth[peak:]) <= (1 - np.clip(chance, *VALLEY)) * smooth[peak]:
             return float(first + (peak + 0.5) * BIN)
     return float(first + (int(smooth.argmax()) + 0.5) * BIN)
 

@@ -9,7 +9,7 @@ from pinchpoint.analyse.figures import many, percent
 from pinchpoint.analyse.findings import Findings, Hypothesis, RungReading
 from pinchpoint.analyse.gpu_causes import clocks
 from pinchpoint.analyse.phases import decode, pauses, prefill
-from pinchpoint.analyse.trust import HEAVY, SHORT, limited, only_the_generator
+from pinchpoint.analyse.trust import HEAVY, SHORT, WIDEN, capped, limited, only_the_generator
 from pinchpoint.analyse.watched import asks, front_end, kv, unequal_ranks
 from pinchpoint.analyse.weighing import Weigh, label, undecided
 from pinchpoint.vocab import ErrorKind
@@ -46,7 +46,10 @@ def client(found: Findings) -> Hypothesis:
 
 def remedy(found: Findings) -> str:
     """What a load generator that was the limit needs; more workers are no help on a host without CPUs to spare."""
-    full = any((r.host_pressure or 0.0) >= SHORT for r in found.rungs if limited(r))
+    late = [r for r in found.rungs if limited(r)]
+    if late and all(map(capped, late)):
+        return WIDEN
+    full = any((r.host_pressure or 0.0) >= SHORT for r in late)
     return "a host of its own for the load" if full else "more --workers, or a host of its own for the load"
 
 

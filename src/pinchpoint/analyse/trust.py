@@ -9,9 +9,13 @@ from pinchpoint.analyse.findings import Findings, RungReading
 
 __all__ = [
     "HEAVY",
+    "HELD_BACK",
     "SHORT",
+    "WIDEN",
     "all_limited",
+    "capped",
     "caused",
+    "disagrees",
     "left_out",
     "limited",
     "only_the_generator",
@@ -27,6 +31,9 @@ __all__ = [
 
 SHORT = 0.2  # share of a window in which somebody waited for a CPU, from here on worth a warning
 HEAVY = 0.75  # share of the window in which somebody waited for a CPU of the load generator's host
+HELD_BACK = "held back by --concurrency"
+WIDEN = "a larger --concurrency, or a lower --request-rate"  # what it needs then
+LEAST_EXPLAINED = 20  # requests
 EXPLAINED = 0.75  # of the number in flight, by rate × latency (Little's law)
 LEAST_ENDS, LEAST_S, LEAST_PER_SLOT = 10, 2.0, 2  # of a window that carries a rate
 MOST_OF = 0.5
@@ -35,6 +42,11 @@ MOST_OF = 0.5
 def limited(r: RungReading) -> bool:
     """The load generator could have made what was measured."""
     return bool(r.client and r.client.limited)
+
+
+def capped(r: RungReading) -> bool:
+    """It was late because the plan let no more be in flight: neither its workers nor its host are short."""
+    return limited(r) and r.client is not None and all(HELD_BACK in reason for reason in r.client.reasons)
 
 
 def pressed(r: RungReading) -> bool:
@@ -109,7 +121,12 @@ def unexplained(r: RungReading) -> bool:
     A server that lets some wait while others pass answers the others fast; who still waits when the window closes, or was
     never answered in it, is in no latency.
     """
-    return r.little is not None and r.little < EXPLAINED
+    return disagrees(r, 1 - EXPLAINED) and (r.little or 0.0) < 1
+
+
+def disagrees(r: RungReading, by: float) -> bool:
+    """Whether rate × latency misses the number in flight by more than ``by``; of few requests edges may make as much."""
+    return r.little is not None and r.ok >= LEAST_EXPLAINED and abs(r.little - 1) > by
 
 
 def pressure_words(readings: Sequence[RungReading]) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 from pinchpoint.analyse.context import Context
 from pinchpoint.analyse.gaps import BUFFERED, Base, Gaps, base_gap, path_buffer, window_gaps
 from pinchpoint.analyse.latency import Latencies, cut_off, latencies, served_tokens
-from pinchpoint.analyse.tables import MISSING, Bools, Floats, Ints, RungTables
+from pinchpoint.analyse.tables import Bools, Floats, Ints, RungTables
 from pinchpoint.analyse.throughput import Flows
-from pinchpoint.analyse.window import Window, decoding, in_flight
+from pinchpoint.analyse.window import Window, decoding, flight_of
 
 __all__ = ["RungView", "everything"]
 
@@ -88,10 +88,7 @@ class RungView:
 
     @cached_property
     def in_flight(self) -> float:
-        requests = self.tables.requests
-        sent = requests.sent != MISSING
-        flight = in_flight(requests.sent[sent], self.tables.ended[sent])
-        return flight.mean(self.window.start_ns, self.window.end_ns)
+        return flight_of(self.tables).mean(self.window.start_ns, self.window.end_ns)
 
     @cached_property
     def ends(self) -> Ints:

@@ -17,6 +17,7 @@ __all__ = [
     "Steps",
     "Window",
     "decoding",
+    "flight_of",
     "in_flight",
     "opening_wave",
     "shares_of",
@@ -75,6 +76,12 @@ def in_flight(begin: Ints, end: Ints) -> Steps:
     change = np.repeat(np.array([-1, 1]), [len(end), len(begin)])
     order = np.lexsort((change, t))
     return Steps(t[order], np.cumsum(change[order]))
+
+
+def flight_of(tables: RungTables) -> Steps:
+    """How many requests of a rung are in flight at each moment."""
+    sent = tables.requests.sent != MISSING
+    return in_flight(tables.requests.sent[sent], tables.ended[sent])
 
 
 def opening_wave(tables: RungTables) -> Bools:

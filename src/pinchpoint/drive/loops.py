@@ -138,8 +138,6 @@ class OpenLoop:
     async def run(self) -> None:
         """Until every request that was sent has ended."""
         share = self._share
-        if self._warmup == 0:
-            share.warm(share.start_ns)
         sent = 0
         for place, offset in enumerate(self._offsets):
             due_ns = share.start_ns + int(offset)

@@ -169,7 +169,7 @@ _VERDICT = {
 
 _BLOCKING = {
     "no closed-loop mixed rung was read": "폐루프 혼합 부하 단계를 읽지 못했습니다",
-    "a mixed profile beside a decode-only ladder": "디코드 단독 래더와 함께 혼합 프로파일",
+    "a mixed profile in a closed loop (--concurrency, no --request-rate), beside a decode-only ladder": "폐루프(--concurrency, --request-rate 없이)의 디코드 단독 래더와 함께 혼합 프로파일",
     "the load generator on a host with CPUs to spare": "CPU 여유가 있는 호스트의 부하 생성기",
     "the engine's own step and token counters (--watch)": "엔진 자신의 스텝·토큰 카운터(--watch)",
     "a decode-only ladder at the same numbers of streams": "같은 스트림 수의 디코드 단독 래더",

@@ -14,6 +14,7 @@ import msgspec
 from pinchpoint.analyse.agreement import LITTLE
 from pinchpoint.analyse.findings import Ceiling, Findings, RungReading
 from pinchpoint.analyse.gaps import ONE_EACH, bundled
+from pinchpoint.analyse.trust import disagrees
 from pinchpoint.plan.model import Profile
 from pinchpoint.report import figures
 from pinchpoint.report.clean import clean
@@ -373,8 +374,8 @@ def _oddities(reading: RungReading, words: Words) -> Iterator[tuple[str, str]]:
         )
     if reading.convoy:
         yield "convoy", words("note.convoy")
-    if reading.little is not None and abs(reading.little - 1) > LITTLE:
-        yield "little", words("note.little", n=figures.plain(reading.little))
+    if disagrees(reading, LITTLE):
+        yield "little", words("note.little", n=figures.plain(reading.little or 0.0))
     if reading.client is not None and reading.client.limited:
         yield "client", words("note.client", why="; ".join(reading.client.reasons) or unknown)
     yield from _of_its_streams(reading, words)
