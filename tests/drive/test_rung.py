@@ -405,14 +405,14 @@ def test_no_server_is_rows_and_an_early_end(drive):
     assert driven.done.warmup_end_ns is not None or "stopped early" in driven.done.note
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_an_open_loop_measures_as_many_as_were_asked_for(scripted, drive, workers):
+@pytest.mark.parametrize(("workers", "asked", "warm"), [(1, 20, 7), (2, 20, 7), (3, 20, 7), (6, 3, 2), (2, 5, 0)])
+def test_an_open_loop_measures_as_many_as_were_asked_for(scripted, drive, workers, asked, warm):
     """The schedule is dealt out in turn: whoever has the first request after the warm-up, it is measured."""
     server = scripted(Script(replies=(FAST,)), own_process=True)
     plan = plan_for(server.url, workers=workers, arrivals=Arrivals("constant"))
-    driven = drive(plan, open_loop(100.0, 20, warmup=7))
-    assert driven.done.sent == 27
-    assert driven.rows("count(*)", rest=f"WHERE due_ns >= {driven.done.warmup_end_ns}") == [(20,)]
+    driven = drive(plan, open_loop(100.0, asked, warmup=warm))
+    assert driven.done.sent == asked + warm
+    assert driven.rows("count(*)", rest=f"WHERE due_ns >= {driven.done.warmup_end_ns}") == [(asked,)]
 
 
 def test_no_slot_waits_for_messages_that_do_not_end(odd, drive):
