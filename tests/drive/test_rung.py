@@ -405,7 +405,9 @@ def test_no_server_is_rows_and_an_early_end(drive):
     assert driven.done.warmup_end_ns is not None or "stopped early" in driven.done.note
 
 
-@pytest.mark.parametrize(("workers", "asked", "warm"), [(1, 20, 7), (2, 20, 7), (3, 20, 7), (6, 3, 2), (2, 5, 0)])
+@pytest.mark.parametrize(
+    ("workers", "asked", "warm"), [(1, 20, 7), (2, 20, 7), (3, 20, 7), (6, 3, 2), (2, 5, 0)]
+)
 def test_an_open_loop_measures_as_many_as_were_asked_for(scripted, drive, workers, asked, warm):
     """The schedule is dealt out in turn: whoever has the first request after the warm-up, it is measured."""
     server = scripted(Script(replies=(FAST,)), own_process=True)

@@ -214,7 +214,8 @@ def test_a_run_stopped_in_mid_rung_says_by_what_and_how_to_go_on(scripted, pinch
     os.kill(run.pid, number)
     said = " ".join(run.communicate(timeout=60)[0].split())
     assert run.returncode == 1, said
-    assert f"stopped by {name}; what was measured is kept" in said
+    assert f"stopped by {name}, twice: what was in flight was cut off; what was measured is kept" in said
+    assert f"{name} again: what is in flight is cut off" in said
     assert "to go on: pinchpoint run --resume out" in said
     reasons = [
         reason for rung in findings(pinchpoint.home / "out")["rungs"] for reason in rung["invalid_reasons"]
